@@ -1,0 +1,55 @@
+"""Cluster large data sets without knowing how many clusters they have.
+
+`SpecialK` is the estimator; the functions are its stages, which work on NumPy and CuPy arrays
+alike. Names are loaded when they are first used: importing the package is cheap, and CuPy is
+imported only when CUDA is asked for.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "SpecialK": "specialk",
+    "ConvergenceError": "eigen",
+    "PowerWarning": "sweep",
+    "affinity_matrix": "graph",
+    "attainable_log_p": "bounds",
+    "cluster_stats": "bounds",
+    "decide": "sweep",
+    "eigenpairs": "eigen",
+    "embed": "embedding",
+    "kmeans": "kmeans",
+    "knn_graph": "graph",
+    "nearest_neighbors": "neighbors",
+    "radius_graph": "graph",
+    "sweep": "sweep",
+    "zz_top": "bounds",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - names, each a string
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"specialk_gpu.{_HOME[name]}"), name)
+    msg = f"module 'specialk_gpu' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})
+
+
+class _Package(ModuleType):
+    """Keeps `sweep` and `kmeans` the functions when the modules of those names are loaded."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in _HOME or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,126 @@
+"""The seam between the algorithms and the hardware.
+
+`cpu` and `gpu` are two modules with the same names; the module *is* the backend. An array
+carries its backend: `backend_of` finds it again, so that no algorithm takes a device
+argument. Only the estimator and the command line choose one, at the door, with `get_backend`.
+CuPy is imported in `gpu` alone, and only when that module is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from importlib import import_module
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from specialk_gpu.backend import cpu
+
+BACKENDS = ("auto", "numpy", "cuda")
+
+
+class Verdict(NamedTuple):
+    """Whether CUDA runs here: `reason` is None if it does; `broken` if it should but does not."""
+
+    reason: str | None
+    broken: bool = False
+
+
+_verdicts: dict[int, Verdict] = {}  # one per process id: a forked child may not use CUDA
+
+
+def is_device_array(x: Any) -> bool:
+    """Say whether `x` lives on a CUDA device."""
+    if type(x).__module__.partition(".")[0] in ("cupy", "cupyx"):
+        return True
+    return getattr(x, "__cuda_array_interface__", None) is not None
+
+
+def backend_of(x: Any) -> ModuleType:
+    """Return the backend module that the array or sparse matrix `x` belongs to."""
+    if type(x).__module__.partition(".")[0] in ("cupy", "cupyx"):
+        return import_module("specialk_gpu.backend.gpu")
+    return cpu
+
+
+def cuda_verdict() -> Verdict:
+    """Find out, once per process, whether CUDA can be used, by running a small kernel."""
+    pid = os.getpid()
+    if pid not in _verdicts:
+        if any(verdict.reason is None for verdict in _verdicts.values()):
+            verdict = Verdict(
+                "this process was forked from one that had started CUDA; start workers with "
+                "the 'spawn' method or with joblib's loky backend",
+                broken=True,
+            )
+        else:
+            try:
+                verdict = Verdict(*import_module("specialk_gpu.backend.gpu").probe())
+            except ImportError as error:
+                verdict = Verdict(
+                    f"CuPy cannot be imported ({error}); install it with: "
+                    "pip install 'specialk-gpu[cuda12]' (or [cuda13])"
+                )
+        _verdicts[pid] = verdict
+    return _verdicts[pid]
+
+
+def get_backend(name: str, x: Any = None) -> ModuleType:
+    """Choose the backend for `name` and the input `x`.
+
+    Parameters
+    ----------
+    name : {"auto", "numpy", "cuda"}
+        "auto" takes CUDA when a device answers, NumPy otherwise.
+    x : array, optional
+        The input. An array on a device needs the CUDA backend: it is never copied to the
+        host behind the user's back.
+
+    Returns
+    -------
+    module
+        `specialk_gpu.backend.cpu` or `specialk_gpu.backend.gpu`.
+
+    Raises
+    ------
+    ValueError
+        If `name` is unknown, or "numpy" meets an array on a device.
+    RuntimeError
+        If "cuda", or an array on a device, needs CUDA and it cannot run.
+    """
+    if name not in BACKENDS:
+        msg = f"backend must be one of {BACKENDS}, got {name!r}."
+        raise ValueError(msg)
+    on_device = is_device_array(x)
+    if name == "numpy":
+        if on_device:
+            msg = (
+                "backend='numpy' got an array on a CUDA device. Copy it to the host yourself, "
+                "for instance with cupy.asnumpy(X), or use backend='cuda'."
+            )
+            raise ValueError(msg)
+        return cpu
+    reason, broken = cuda_verdict()
+    if reason is None:
+        return import_module("specialk_gpu.backend.gpu")
+    if name == "cuda" or on_device:
+        msg = f"backend='cuda' cannot run: {reason}. Use backend='numpy' to run on the CPU."
+        raise RuntimeError(msg)
+    if broken:
+        warnings.warn(
+            f"A CUDA installation was found but does not work: {reason}. Using NumPy.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return cpu
+
+
+def describe_backends() -> list[dict[str, Any]]:
+    """Describe both backends: name, available, reason, versions and devices."""
+    rows = [{"name": "numpy", "available": True, "reason": None, **cpu.describe()}]
+    reason = cuda_verdict().reason
+    found = {"versions": {}, "devices": []}
+    if reason is None:
+        found = import_module("specialk_gpu.backend.gpu").describe()
+    rows.append({"name": "cuda", "available": reason is None, "reason": reason, **found})
+    return rows

@@ -1,0 +1,397 @@
+"""The command line ``specialk-gpu``: cluster a file, show the method at work, describe the machine.
+
+Results go to stdout; errors, warnings and progress go to stderr, one line each, progress only to
+a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong usage or
+bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported by the command that
+needs them, so that ``--help`` is quick.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import logging
+import math
+import os
+import platform
+import sys
+import time
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import specialk_gpu
+
+__all__ = ["main"]
+
+
+def main(argv=None):
+    """Run the command line.
+
+    Parameters
+    ----------
+    argv : list of str, optional
+        The arguments, by default those of the process.
+
+    Returns
+    -------
+    int
+        The exit code: 0 done, 1 numerical failure or out of memory, 2 wrong usage or bad input,
+        130 interrupted.
+    """
+    try:
+        options = _parser().parse_args(argv)
+        with _warnings_in_one_line() as warned:
+            options.command(options, warned)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, as `head` does; files are written by now
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+    except MemoryError as error:
+        return _fail(f"out of memory: {error}".removesuffix(": "), 1)
+    except (RuntimeError, ArithmeticError) as error:
+        return _fail(str(error), 1)
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+    except (ValueError, TypeError, ImportError) as error:
+        # NumPy's LinAlgError is a ValueError by descent and a numerical failure by nature.
+        return _fail(str(error), 1 if type(error).__name__ == "LinAlgError" else 2)
+    return 0
+
+
+def _fail(message, code):
+    print("specialk-gpu: error:", _one_line(message), file=sys.stderr)
+    return code
+
+
+def _one_line(message):
+    return " ".join(str(message).split())
+
+
+# -- options --------------------------------------------------------------------------------------
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message):
+        msg = f"{message} (see {self.prog} --help)"
+        raise ValueError(msg)
+
+
+def _integer_or(word, meaning):
+    def parse(text):
+        if text == word:
+            return meaning
+        try:
+            return int(text)
+        except ValueError:
+            msg = f"expected an integer or {word!r}, got {text!r}"
+            raise argparse.ArgumentTypeError(msg) from None
+
+    return parse
+
+
+_INTEGER = {"type": int, "metavar": "N"}
+_NUMBER = {"type": float, "metavar": "X"}
+
+# The parameters of SpecialK that `fit` offers. Those not given are not passed, so that the
+# defaults and their checks stay in one place, the estimator.
+_PARAMETERS = {
+    "affinity": {
+        "choices": ("nearest_neighbors", "radius_neighbors", "precomputed"),
+        "help": "graph to build, or 'precomputed' when INPUT is a graph (nearest_neighbors)",
+    },
+    "n_neighbors": _INTEGER | {"help": "neighbours of each point in the graph (10)"},
+    "coverage": _NUMBER | {"help": "radius graph: share of points with neighbours (0.99)"},
+    "weights": {"choices": ("connectivity", "distance"), "help": "edge weights (connectivity)"},
+    "n_components": {
+        "type": _integer_or("auto", "auto"),
+        "metavar": "{N,auto}",
+        "help": "eigenvectors (auto: 200 below 5,000 points, else 1000)",
+    },
+    "alpha": _NUMBER | {"help": "level above which two clusters are taken for one (0.01)"},
+    "n_clusters": _INTEGER | {"help": "exactly this many clusters, without a test"},
+    "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
+    "max_clusters": _INTEGER | {"help": "largest number of clusters (50)"},
+    "full_path": {"action": "store_true", "help": "go on to --max-clusters after the decision"},
+    "selection": {"choices": ("first", "watershed"), "help": "decision rule (first)"},
+    "n_init": _INTEGER | {"help": "restarts of k-means (10)"},
+    "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
+    "drop_correlated": _NUMBER | {"help": "drop eigenvectors more correlated than this (none)"},
+    "n_kmeans_components": {
+        "type": _integer_or("all", None),
+        "metavar": "{N,all}",
+        "help": "columns of the embedding that k-means sees (50)",
+    },
+    "n_pairs": _INTEGER | {"help": "test only the N pairs of highest cut (all)"},
+    "tol": _NUMBER | {"help": "largest residual of an eigenpair (1e-8)"},
+    "backend": {"choices": ("auto", "numpy", "cuda"), "help": "where to compute (auto)"},
+    "random_state": _INTEGER | {"help": "seed; the same seed gives the same answer"},
+}
+
+
+def _parser():
+    parser = _Parser(prog="specialk-gpu", description="Cluster data without being told k.")
+    version = f"specialk-gpu {specialk_gpu.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    fit = commands.add_parser("fit", help="cluster a file", allow_abbrev=False)
+    fit.set_defaults(command=_fit)
+    path = {"type": Path, "metavar": "FILE"}
+    fit.add_argument("input", type=Path, metavar="INPUT", help="npy, npz, csv, parquet, mtx or idx")
+    fit.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
+    fit.add_argument("--summary", **path, help="write path, timings and versions here, as JSON")
+    fit.add_argument("--true-labels", **path, help="known labels, to report the NMI with them")
+    fit.add_argument("--key", help="the array to take from an .npz file of several")
+    header = "whether a csv or tsv file begins with a row of names (auto)"
+    fit.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
+    fit.add_argument("--quiet", action="store_true", help="print no table and no progress")
+    method = fit.add_argument_group("method", "In brackets: what holds without the option.")
+    for name, settings in _PARAMETERS.items():
+        method.add_argument(f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, **settings)
+
+    demo = commands.add_parser("demo", help="cluster built-in data", allow_abbrev=False)
+    demo.set_defaults(command=_demo)
+    shapes = ("blobs", "moons", "circles", "random")
+    demo.add_argument("--data", choices=(*shapes, "digits"), default="blobs", help="(blobs)")
+    demo.add_argument("--random-state", type=int, default=0, help="seed of data and method (0)")
+    demo.add_argument("--backend", choices=("auto", "numpy", "cuda"), default="auto")
+
+    info = commands.add_parser("info", help="describe backends, devices and versions")
+    info.set_defaults(command=_info)
+    return parser
+
+
+# -- commands -------------------------------------------------------------------------------------
+
+
+def _fit(options, warned):
+    from specialk_gpu import files
+
+    _check_outputs(options)
+    parameters = {name: value for name, value in vars(options).items() if name in _PARAMETERS}
+    header = {"yes": True, "no": False}.get(options.header)
+    X = files.read_matrix(options.input, key=options.key, header=header)
+    true_labels = None
+    if options.true_labels:
+        true_labels = files.read_labels(options.true_labels)
+        if len(true_labels) != X.shape[0]:
+            msg = f"{options.true_labels} must hold {X.shape[0]} labels, got {len(true_labels)}"
+            raise ValueError(msg)
+    model, seconds = _cluster(X, parameters, quiet=options.quiet)
+    rows = _path_rows(model, true_labels)
+    if options.output:
+        files.write_labels(options.output, model.labels_)
+    if options.summary:
+        text = json.dumps(_summary(model, rows, seconds, warned), indent=2, allow_nan=False)
+        options.summary.write_text(f"{text}\n", encoding="utf-8")
+    _print_results(model, rows, seconds, table=not options.quiet)
+
+
+def _demo(options, _warned):
+    from sklearn.datasets import load_digits
+
+    from specialk_gpu.datasets import make_shape
+
+    if options.data == "digits":
+        X, y = load_digits(return_X_y=True)
+        print(f"digits: {len(X)} images of 8 x 8 pixels, ten digits")
+    else:
+        X, y = make_shape(options.data, 0.1, random_state=options.random_state)
+        print(f"{options.data}: {len(X)} points in the plane, true k = {y.max() + 1}")
+    parameters = {"backend": options.backend, "random_state": options.random_state}
+    model, seconds = _cluster(X, parameters, quiet=False)
+    _print_results(model, _path_rows(model, y), seconds, table=True)
+
+
+def _info(_options, _warned):
+    from specialk_gpu.backend import describe_backends
+
+    print(f"system: {platform.platform()}")
+    print("versions:", ", ".join(f"{name} {version}" for name, version in _versions().items()))
+    for row in describe_backends():
+        if not row["available"]:
+            print(f"backend {row['name']}: not available: {_one_line(row['reason'])}")
+            continue
+        versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
+        print(f"backend {row['name']}: available ({versions})")
+        for device in row["devices"]:
+            capability = device.get("compute_capability")
+            suffix = f", compute capability {capability}" if capability else ""
+            print(f"  device: {device['name']}, {device['memory'] / 2**30:.1f} GiB{suffix}")
+
+
+def _check_outputs(options):
+    """Find out before the work whether its results can be written."""
+    from specialk_gpu.files import LABEL_FORMATS
+
+    if options.output and options.output.suffix.lower() not in LABEL_FORMATS:
+        msg = f"--output must end in {' or '.join(LABEL_FORMATS)}, got {options.output}"
+        raise ValueError(msg)
+    taken = {path.resolve() for path in (options.input, options.true_labels) if path}
+    for flag, path in (("--output", options.output), ("--summary", options.summary)):
+        if path is None:
+            continue
+        if path.is_dir() or not path.parent.is_dir():
+            msg = f"{flag} must name a file in a folder that exists, got {path}"
+            raise ValueError(msg)
+        if path.resolve() in taken:
+            msg = f"{flag} would overwrite another file of this command, got {path}"
+            raise ValueError(msg)
+        taken.add(path.resolve())
+
+
+def _cluster(X, parameters, *, quiet):
+    """Fit the estimator; return it and the seconds it took."""
+    from specialk_gpu import SpecialK
+    from specialk_gpu.backend import get_backend
+
+    if parameters.get("backend") == "cuda":
+        try:
+            get_backend("cuda")
+        except RuntimeError as error:  # asked for what this machine lacks: usage, not numerics
+            raise ValueError(str(error)) from error
+    with _progress(quiet=quiet) as verbose:
+        start = time.perf_counter()
+        model = SpecialK(**parameters, verbose=verbose).fit(X)
+        return model, time.perf_counter() - start
+
+
+# -- results --------------------------------------------------------------------------------------
+
+
+def _path_rows(model, true_labels=None):
+    """Return the path as a list of dicts that JSON can hold, with the NMI if labels are known."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    rows = []
+    for step in model.path_:
+        log_p = _finite(step.log_p)
+        row = {
+            "k": int(step.k),
+            "log_p": log_p,
+            "log10_p": None if log_p is None else log_p / math.log(10),
+            "pair": None if step.pair is None else [int(cluster) for cluster in step.pair],
+            "accepted": bool(step.accepted),
+            "inertia": _finite(step.inertia),
+            "reason": str(step.reason),
+        }
+        if true_labels is not None:
+            row["nmi"] = float(normalized_mutual_info_score(true_labels, step.labels))
+        rows.append(row)
+    return rows
+
+
+def _finite(number):
+    return float(number) if number is not None and math.isfinite(number) else None
+
+
+def _summary(model, rows, seconds, warned):
+    import numpy as np
+
+    from specialk_gpu.backend import get_backend
+
+    backend = get_backend(model.backend_).describe()
+    return {
+        "n_clusters": int(model.n_clusters_),
+        "cluster_sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
+        "limit_reached": bool(model.limit_reached_),
+        "n_samples": len(model.labels_),
+        "n_features": int(model.n_features_in_),
+        "parameters": model.get_params(),
+        "path": rows,
+        "seconds": seconds,
+        "timings": {stage: float(spent) for stage, spent in model.timings_.items()},
+        "peak_memory_bytes": _peak_memory(),
+        "backend": model.backend_,
+        "devices": backend["devices"],
+        "machine": {"system": platform.platform(), "cpu_count": os.cpu_count()},
+        "versions": _versions() | backend["versions"],
+        "warnings": warned,
+    }
+
+
+def _versions():
+    versions = {"specialk_gpu": specialk_gpu.__version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "scikit-learn"):
+        versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def _peak_memory():
+    """Return the most host memory this process has held, in bytes; None where nobody counts."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def _print_path(rows, n_clusters):
+    """Print the path as a table; a star marks the answer."""
+    table = [["", "k", "log10 p", "pair", "accepted", "inertia", "reason"]]
+    for row in rows:
+        cells = ["*" if row["k"] == n_clusters else "", str(row["k"])]
+        cells.append("-" if row["log10_p"] is None else f"{row['log10_p']:.2f}")
+        cells.append("-" if row["pair"] is None else "{}, {}".format(*row["pair"]))
+        cells.append("yes" if row["accepted"] else "no")
+        cells.append("-" if row["inertia"] is None else f"{row['inertia']:.5g}")
+        table.append([*cells, row["reason"]])
+    if rows and "nmi" in rows[0]:
+        for cells, nmi in zip(table, ["NMI", *(f"{row['nmi']:.3f}" for row in rows)], strict=True):
+            cells.insert(-1, nmi)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+        print("  ".join([*padded[:-1], cells[-1]]))
+
+
+def _print_results(model, rows, seconds, *, table):
+    if table:
+        _print_path(rows, model.n_clusters_)
+    noun = "cluster" if model.n_clusters_ == 1 else "clusters"
+    print(f"k = {model.n_clusters_} {noun} (backend {model.backend_}, {seconds:.1f} s)")
+
+
+# -- stderr ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _warnings_in_one_line():
+    """Print each warning meant for users once, as one line; yield the list of those printed."""
+    warned = []
+
+    def show(message, *_args, **_kwargs):
+        text = _one_line(message)
+        if text not in warned:
+            warned.append(text)
+            print("specialk-gpu: warning:", text, file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = show
+        yield warned
+
+
+@contextmanager
+def _progress(*, quiet):
+    """Show the package's log on stderr if it is a terminal; yield the `verbose` to use."""
+    if quiet or not sys.stderr.isatty():
+        yield 0
+        return
+    logger = logging.getLogger("specialk_gpu")
+    handler, level = logging.StreamHandler(), logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield 1
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

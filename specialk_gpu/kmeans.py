@@ -1,0 +1,270 @@
+"""k-means with all restarts in one batch."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+
+from specialk_gpu.backend import backend_of
+
+__all__ = ["KMeans", "kmeans"]
+
+CHUNK_BYTES = 2**22  # scores of a chunk of rows against all centres, on the host
+
+
+class KMeans(NamedTuple):
+    """A clustering.
+
+    Attributes
+    ----------
+    labels : int32 array of shape (m,)
+        In 0, ..., k - 1.
+    centers : float64 array of shape (k, d)
+    inertia : float
+        Sum of squared distances to the nearest centre.
+    n_iter : int
+        Iterations of the best restart.
+    converged : bool
+        Whether the best restart ended with labels that no iteration changes.
+    inertias : list of float
+        Of all restarts.
+    """
+
+    labels: Any
+    centers: Any
+    inertia: float
+    n_iter: int
+    converged: bool
+    inertias: list[float]
+
+
+class _Assignment(NamedTuple):
+    """The nearest centre of every row, for every restart, and what follows from it."""
+
+    labels: Any  # (R, m) int32
+    sq_distances: Any  # (R, m)
+    counts: Any  # (R, k)
+    sums: Any  # (R, k, d)
+
+
+def kmeans(
+    X: Any,
+    n_clusters: int,
+    *,
+    n_init: int = 10,
+    init: Any = None,
+    max_iter: int = 300,
+    random_state: Any = None,
+) -> KMeans:
+    """Cluster the rows of X by Lloyd's algorithm, best of several restarts.
+
+    Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
+    the host; a cluster that empties takes the row farthest from its centre. Equal distances
+    go to the smaller label. Iterates until no label changes.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+        In NumPy or CuPy; float32 is accumulated in float64.
+    n_clusters : int
+        1 <= k <= m.
+    n_init : int
+        Restarts from k-means++, run as one batch.
+    init : array of shape (r, k, d), optional
+        Further starts, run in the same batch.
+    max_iter : int
+        Limit on the iterations of each restart.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    KMeans
+        Of the restart of lowest inertia. If X has fewer distinct rows than `n_clusters`, there
+        are fewer clusters, and a ConvergenceWarning says so.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Each iteration costs 2 m R k d operations in matrix products and synchronises with the
+    device once. Memory: O(m R) beside a chunk.
+    """
+    bk = backend_of(X)
+    xp, m = bk.xp, X.shape[0]
+    if not 1 <= n_clusters <= m:
+        msg = f"n_clusters must lie between 1 and the number of rows ({m}), got {n_clusters}."
+        raise ValueError(msg)
+    n_given = 0 if init is None else init.shape[0]
+    if n_init < 0 or n_init + n_given < 1:
+        msg = f"n_init must be at least 1, got {n_init}."
+        raise ValueError(msg)
+    if n_given and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
+        msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
+        raise ValueError(msg)
+    X = X.astype(np.float64, copy=False)
+    sq_norms = (X * X).sum(axis=1)
+    rng = check_random_state(random_state)
+    starts = [] if init is None else [xp.asarray(init, dtype=np.float64)]
+    if n_init:
+        starts.append(_plus_plus(bk, X, sq_norms, n_clusters, n_init, rng))
+    return _lloyd(bk, X, sq_norms, xp.concatenate(starts), max_iter)
+
+
+def _plus_plus(bk: ModuleType, X: Any, sq_norms: Any, k: int, n_init: int, rng: Any) -> Any:
+    """Draw `n_init` sets of k starting centres: (n_init, k, d)."""
+    xp = bk.xp
+    m = X.shape[0]
+    n_trials = 2 + int(math.log(k))
+    first = bk.asarray(rng.randint(m, size=n_init))
+    draws = bk.asarray(rng.random_sample((k - 1, n_init, n_trials)))
+    chosen = xp.empty((n_init, k), dtype=np.int64)
+    chosen[:, 0] = first
+    nearest = _sq_distances(xp, X, sq_norms, first)  # (R, m)
+    restart = xp.arange(n_init)
+    for c in range(1, k):
+        running = xp.cumsum(nearest, axis=1)
+        target = draws[c - 1] * running[:, -1:]  # (R, trials)
+        trial = xp.stack([xp.searchsorted(running[r], target[r]) for r in range(n_init)])
+        trial = xp.minimum(trial, m - 1)
+        candidate = _sq_distances(xp, X, sq_norms, trial.ravel()).reshape(n_init, n_trials, m)
+        xp.minimum(candidate, nearest[:, None, :], out=candidate)
+        best = xp.argmin(candidate.sum(axis=2), axis=1)
+        nearest = candidate[restart, best]
+        chosen[:, c] = trial[restart, best]
+    return X[chosen]
+
+
+def _sq_distances(xp: Any, X: Any, sq_norms: Any, rows: Any) -> Any:
+    """Return the squared distances of all rows to some rows: (r, m)."""
+    sq = (-2 * X[rows]) @ X.T
+    sq += sq_norms
+    sq += sq_norms[rows][:, None]
+    xp.maximum(sq, 0, out=sq)
+    sq[xp.arange(rows.size), rows] = 0
+    return sq
+
+
+def _assign(bk: ModuleType, X: Any, sq_norms: Any, centers: Any) -> _Assignment:
+    """Assign every row to its nearest centre, for all restarts, and sum up the clusters."""
+    xp = bk.xp
+    m, d = X.shape
+    R, k = centers.shape[:2]
+    flat = centers.reshape(R * k, d)
+    center_sq = (flat * flat).sum(axis=1)[:, None]
+    labels = xp.empty((R, m), dtype=np.int32)
+    sq = xp.empty((R, m))
+    clusters = xp.arange(k, dtype=np.int32)[:, None]
+
+    def run(rows: slice) -> tuple[Any, Any]:
+        x = X[rows]
+        scores = ((-2 * flat) @ x.T + center_sq).reshape(R, k, -1)
+        best = scores[:, 0].copy()
+        label = xp.zeros(best.shape, dtype=np.int32)
+        for c in range(1, k):
+            label[scores[:, c] < best] = c
+            xp.minimum(best, scores[:, c], out=best)
+        labels[:, rows] = label
+        sq[:, rows] = xp.maximum(best + sq_norms[rows], 0)
+        member = (label[:, None, :] == clusters).astype(np.float64)  # (R, k, t)
+        return member.sum(axis=2), (member.reshape(R * k, -1) @ x).reshape(R, k, d)
+
+    chunk_bytes = CHUNK_BYTES if bk.name == "numpy" else bk.free_memory() // 8
+    step = max(1, min(m, chunk_bytes // (8 * R * k)))
+    parts = bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
+    counts, sums = parts[0]
+    for more_counts, more_sums in parts[1:]:
+        counts += more_counts
+        sums += more_sums
+    return _Assignment(labels, sq, counts, sums)
+
+
+def _lloyd(bk: ModuleType, X: Any, sq_norms: Any, centers: Any, max_iter: int) -> KMeans:
+    """Iterate all restarts together; those that no longer change leave the batch."""
+    xp = bk.xp
+    n_starts, k = centers.shape[:2]
+    inertias = np.full(n_starts, np.inf)
+    best: tuple[float, Any, Any, int, bool] = (np.inf, None, None, 0, False)
+    active = np.arange(n_starts)
+    before = None
+    for i in range(1, max_iter + 1):
+        now = _assign(bk, X, sq_norms, centers)
+        changed = xp.ones(active.size, dtype=bool)
+        if before is not None:
+            changed = (now.labels != before).any(axis=1)
+        state = xp.stack([changed, now.sq_distances.sum(axis=1), (now.counts == 0).sum(axis=1)])
+        state = bk.to_numpy(state)  # the one synchronisation of the iteration
+        going = (state[0] > 0) & (i < max_iter)
+        for r in np.flatnonzero(~going):
+            inertias[active[r]] = state[1, r]
+            if state[1, r] < best[0]:
+                best = (state[1, r], now.labels[r].copy(), centers[r].copy(), i, state[0, r] == 0)
+        if not going.any():
+            break
+        for r in np.flatnonzero(going & (state[2] > 0)):
+            _refill(xp, X, now, int(r))
+        centers = xp.where(
+            now.counts[:, :, None] > 0,
+            now.sums / xp.maximum(now.counts, 1)[:, :, None],
+            centers,
+        )
+        before = now.labels
+        if not going.all():
+            stay = bk.asarray(np.flatnonzero(going))
+            active, centers, before = active[going], centers[stay], before[stay]
+    inertia, labels, centers, n_iter, converged = best
+    return _without_empty(bk, labels, centers, float(inertia), n_iter, converged, inertias, k)
+
+
+def _refill(xp: Any, X: Any, now: _Assignment, r: int) -> None:
+    """Give each empty cluster of restart r the farthest row, taken from its own cluster."""
+    for c in xp.flatnonzero(now.counts[r] == 0).tolist():
+        far = int(xp.argmax(now.sq_distances[r]))
+        if not float(now.sq_distances[r, far]) > 0:
+            return  # every row sits on a centre: fewer distinct rows than clusters
+        donor = int(now.labels[r, far])
+        now.counts[r, donor] -= 1
+        now.sums[r, donor] -= X[far]
+        now.counts[r, c] = 1
+        now.sums[r, c] = X[far]
+        now.labels[r, far] = c
+        now.sq_distances[r, far] = 0
+
+
+def _without_empty(
+    bk: ModuleType,
+    labels: Any,
+    centers: Any,
+    inertia: float,
+    n_iter: int,
+    converged: Any,
+    inertias: np.ndarray,
+    k: int,
+) -> KMeans:
+    """Drop clusters without members, with a warning, and number the others from 0."""
+    xp = bk.xp
+    used, labels = xp.unique(labels, return_inverse=True)
+    if used.size < k:
+        warnings.warn(
+            f"k-means found {used.size} clusters where n_clusters={k} were asked for: "
+            "the data have too few distinct rows.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    if not converged:
+        warnings.warn(
+            f"k-means with n_clusters={k} stopped at max_iter={n_iter} before its labels settled.",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    return KMeans(
+        labels.astype(np.int32), centers[used], inertia, n_iter, bool(converged), inertias.tolist()
+    )

@@ -1,0 +1,496 @@
+"""The estimator."""
+
+from __future__ import annotations
+
+import logging
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Integral, Real
+from types import ModuleType
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import validate_data
+
+from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
+from specialk_gpu.eigen import SOLVERS, ConvergenceError, Eigenpairs, eigenpairs
+from specialk_gpu.embedding import embed
+from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
+from specialk_gpu.neighbors import duplicate_groups
+from specialk_gpu.sweep import SELECTIONS, sweep
+
+__all__ = ["SpecialK"]
+
+logger = logging.getLogger("specialk_gpu")
+
+SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
+
+
+class SpecialK(ClusterMixin, BaseEstimator):
+    r"""Spectral clustering that finds the number of clusters, one included [HD19].
+
+    Builds a neighbour graph W, takes its n eigenpairs of largest magnitude, and clusters the
+    rows of :math:`D = |V||\Lambda|^{1/2}` by k-means for k = 1, 2, ... For every pair of clusters
+    the ZZ Top Bound says how likely it is that the two are one cluster split in two; the first
+    k with a pair above `alpha` is one too many.
+
+    Parameters
+    ----------
+    alpha : float, default=0.01
+        Level of the test, in (0, 1). It matters little; `n_components` matters much.
+    n_clusters : int, default=None
+        Cluster for this k and skip the test.
+    min_clusters, max_clusters : int, default=1 and 50
+        Bounds on k. Ending at the largest warns and sets `limit_reached_`.
+    affinity : {"nearest_neighbors", "radius_neighbors", "precomputed"}
+        W_C, the normalised graph of the nearest neighbours (default); W_R, the graph of all
+        pairs within a radius; or X is itself a symmetric matrix of similarities.
+    n_neighbors : int, default=10
+        Neighbours of each row; for W_R those that `coverage` of the rows must have.
+    coverage : float, default=0.99
+        For W_R: share of the rows with `n_neighbors` others within the radius.
+    weights : {"connectivity", "distance"}, default="connectivity"
+        Entries of W_C before it is normalised.
+    metric : {"euclidean"}
+        Distance between rows.
+    n_components : int or "auto", default="auto"
+        n, the number of eigenpairs: the more, the finer the splits that are accepted. "auto" is
+        200 below 5,000 rows and 1,000 from there on; never more than m - 1.
+    n_kmeans_components : int or None, default=50
+        Columns of D, those of largest norm, that k-means sees; None for all. The bound takes all.
+    drop_correlated : float, default=None
+        Drop columns of D whose Spearman correlation with a larger one exceeds it.
+    full_path : bool, default=False
+        Go on to `max_clusters` after the decision.
+    selection : {"first", "watershed"}, default="first"
+        The paper's rule, or the last k before the largest drop in certainty.
+    n_pairs : int, default=None
+        Test only the pairs of highest cut; None for all.
+    n_init : int, default=10
+        Restarts of k-means for each k.
+    eigen_solver : {"auto", "dense", "lanczos", "chebyshev"}, default="auto"
+        See `specialk_gpu.eigenpairs`.
+    tol : float, default=1e-8
+        Largest residual of an eigenpair, relative to the largest magnitude.
+    backend : {"auto", "numpy", "cuda"}, default="auto"
+        Where to compute. "auto" takes CUDA when a device answers; `backend_` says which.
+    random_state : int, RandomState or None, default=None
+        Draws start vectors and starting centres, on the host.
+    verbose : int, default=0
+        Above 0, log each stage at INFO under the logger "specialk_gpu", to standard error if
+        logging is not set up.
+
+    Attributes
+    ----------
+    labels_ : int32 array of shape (m,)
+        In 0, ..., `n_clusters_` - 1, by falling size of the cluster. Equal rows have equal
+        labels wherever one is repeated more than `n_neighbors` times. Isolated rows are
+        labelled by the centre nearest to the origin of D.
+    n_clusters_ : int
+    path_ : Path of Step
+        One row per k tried: `k, log_p, pair, accepted, reason, inertia, labels`;
+        `path_.to_frame()` gives a DataFrame, `print(model.path_)` a table.
+    eigenvalues_ : float64 array of shape (n,)
+        By falling magnitude.
+    embedding_ : float64 array of shape (m, n)
+        D.
+    affinity_matrix_ : csr_matrix of shape (m, m)
+        W. If rows are repeated more than `n_neighbors` times, of the distinct rows only.
+    residuals_ : float64 array of shape (n,)
+        ‖Wv - λv‖ / max |λ| of each pair.
+    radius_ : float or None
+        ε of W_R.
+    n_graph_components_ : int
+        Connected components of W.
+    limit_reached_ : bool
+        Whether the search ended at `max_clusters`.
+    timings_ : dict of str to float
+        Seconds by stage.
+    backend_ : str
+        "numpy" or "cuda".
+    eigen_solver_ : str
+        The solver used for the largest component.
+    n_features_in_ : int
+    feature_names_in_ : array of str
+        Where X had names.
+
+    Notes
+    -----
+    Arrays are of the kind that came in: CuPy for CuPy (and for CUDA arrays of other libraries),
+    NumPy for everything else. Costs O(m² d) for the graph, O(m n²) for the eigenpairs, and
+    O(m (k n_init d' + n)) for each k, d' being `n_kmeans_components`; memory O(m (d + n)).
+
+    References
+    ----------
+    [HD19] S. Hess, W. Duivesteijn: k is the Magic Number. ECML PKDD 2019.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from specialk_gpu import SpecialK
+    >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+    >>> model = SpecialK(backend="numpy", random_state=0).fit(X)  # doctest: +SKIP
+    >>> model.n_clusters_  # doctest: +SKIP
+    3
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "alpha": [Interval(Real, 0, 1, closed="neither")],
+        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "min_clusters": [Interval(Integral, 1, None, closed="left")],
+        "max_clusters": [Interval(Integral, 1, None, closed="left")],
+        "affinity": [StrOptions({"nearest_neighbors", "radius_neighbors", "precomputed"})],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+        "coverage": [Interval(Real, 0, 1, closed="right")],
+        "weights": [StrOptions({"connectivity", "distance"})],
+        "metric": [StrOptions({"euclidean"})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_kmeans_components": [Interval(Integral, 1, None, closed="left"), None],
+        "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
+        "full_path": ["boolean"],
+        "selection": [StrOptions(set(SELECTIONS))],
+        "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "eigen_solver": [StrOptions(set(SOLVERS))],
+        "tol": [Interval(Real, 0, None, closed="neither")],
+        "backend": [StrOptions(set(BACKENDS))],
+        "random_state": ["random_state"],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        alpha: float = 0.01,
+        *,
+        n_clusters: int | None = None,
+        min_clusters: int = 1,
+        max_clusters: int = 50,
+        affinity: str = "nearest_neighbors",
+        n_neighbors: int = 10,
+        coverage: float = 0.99,
+        weights: str = "connectivity",
+        metric: str = "euclidean",
+        n_components: int | str = "auto",
+        n_kmeans_components: int | None = 50,
+        drop_correlated: float | None = None,
+        full_path: bool = False,
+        selection: str = "first",
+        n_pairs: int | None = None,
+        n_init: int = 10,
+        eigen_solver: str = "auto",
+        tol: float = 1e-8,
+        backend: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.alpha = alpha
+        self.n_clusters = n_clusters
+        self.min_clusters = min_clusters
+        self.max_clusters = max_clusters
+        self.affinity = affinity
+        self.n_neighbors = n_neighbors
+        self.coverage = coverage
+        self.weights = weights
+        self.metric = metric
+        self.n_components = n_components
+        self.n_kmeans_components = n_kmeans_components
+        self.drop_correlated = drop_correlated
+        self.full_path = full_path
+        self.selection = selection
+        self.n_pairs = n_pairs
+        self.n_init = n_init
+        self.eigen_solver = eigen_solver
+        self.tol = tol
+        self.backend = backend
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        """Describe the estimator to scikit-learn."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.affinity == "precomputed"
+        tags.input_tags.pairwise = self.affinity == "precomputed"
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> SpecialK:  # noqa: ARG002 - scikit-learn's signature
+        """Find the number of clusters of X and the clusters.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d), or of shape (m, m) with affinity="precomputed"
+            NumPy, lists, data frames, CuPy, CUDA arrays of other libraries. float32 and
+            float64 are kept; short integers become float32, all else float64. Sparse
+            matrices only as a precomputed affinity. It is not changed.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or X is out of range; the message names it.
+        MemoryError
+            If W_R does not fit.
+        ConvergenceError
+            If the eigenpairs could not be verified.
+        RuntimeError
+            If backend="cuda" and CUDA cannot run.
+        """
+        self._validate_params()
+        if self.min_clusters > self.max_clusters:
+            msg = (
+                "min_clusters must be at most max_clusters, got "
+                f"min_clusters={self.min_clusters}, max_clusters={self.max_clusters}."
+            )
+            raise ValueError(msg)
+        with _logging(self.verbose):
+            return self._fit(X)
+
+    def _fit(self, X: Any) -> SpecialK:
+        began = time.perf_counter()
+        bk = get_backend(self.backend, X)
+        on_device = is_device_array(X)
+        X = self._checked(bk, X)
+        rng = check_random_state(self.random_state)
+        timings: dict[str, float] = {}
+        clock = _Clock(bk, timings)
+
+        group = None
+        if self.affinity == "precomputed":
+            W, radius = affinity_matrix(X), None
+        else:
+            X, group = _without_copies(bk, X, self.n_neighbors)
+            W, radius = self._graph(bk, X)
+        clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
+        pairs = self._eigenpairs(W, rng)
+        clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
+        D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
+        clock.stop("embedding", f"{D.shape[1]} columns")
+        result = sweep(
+            D,
+            alpha=self.alpha,
+            n_clusters=self.n_clusters,
+            min_clusters=self.min_clusters,
+            max_clusters=self.max_clusters,
+            full_path=self.full_path,
+            selection=self.selection,
+            n_pairs=self.n_pairs,
+            n_kmeans_components=self.n_kmeans_components,
+            n_init=self.n_init,
+            random_state=rng,
+        )
+        timings.update(result.timings)
+        if group is not None:
+            D = D[group]
+            result = _spread(result, group)
+        out = _same if on_device or bk.name == "numpy" else _to_host
+        self.labels_ = out(result.labels)
+        self.n_clusters_ = result.n_clusters
+        self.path_ = type(result.path)(
+            step._replace(labels=out(step.labels)) for step in result.path
+        )
+        self.limit_reached_ = result.limit_reached
+        self.eigenvalues_ = out(pairs.values)
+        self.residuals_ = out(pairs.residuals)
+        self.embedding_ = out(D)
+        self.affinity_matrix_ = out(W)
+        self.radius_ = radius
+        self.n_graph_components_ = pairs.n_components
+        self.eigen_solver_ = pairs.solver
+        self.backend_ = bk.name
+        timings["total"] = time.perf_counter() - began
+        self.timings_ = timings
+        return self
+
+    def _checked(self, bk: ModuleType, X: Any) -> Any:
+        """Validate X and bring it to the backend, without a copy where that is possible."""
+        precomputed = self.affinity == "precomputed"
+        if is_device_array(X):
+            X = bk.asarray(X)
+            _check_device_array(bk, X, sparse_allowed=precomputed)
+            self.n_features_in_ = int(X.shape[1])
+            if bk.sparse.issparse(X) or X.dtype in (np.float32, np.float64):
+                return X
+            return X.astype(np.float32 if X.dtype.name in SMALL_DTYPES else np.float64)
+        if sparse.issparse(X) and not precomputed:
+            msg = (
+                f"a sparse X of shape {X.shape} is supported with affinity='precomputed' only. "
+                "Sparse data was passed; densify it with X.toarray(), or reduce it first, for "
+                "instance with sklearn.decomposition.TruncatedSVD."
+            )
+            raise TypeError(msg)
+        _refuse_strings(X)
+        small = getattr(getattr(X, "dtype", None), "name", "") in SMALL_DTYPES
+        X = validate_data(
+            self,
+            X,
+            accept_sparse=precomputed,
+            dtype=np.float32 if small else [np.float64, np.float32],
+            ensure_all_finite=not precomputed,
+            ensure_min_samples=2,
+        )
+        if sparse.issparse(X):
+            return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
+        return bk.asarray(X)
+
+    def _graph(self, bk: ModuleType, X: Any) -> tuple[Any, float | None]:
+        """Build W_C, or W_R and its radius."""
+        n_neighbors, m = self.n_neighbors, X.shape[0]
+        if m == 1:  # all rows are equal: one row, joined to nothing
+            return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
+        if n_neighbors >= m:
+            warnings.warn(
+                f"n_neighbors={n_neighbors} is not below the number of distinct rows, {m}: "
+                f"using {m - 1}.",
+                UserWarning,
+                stacklevel=4,
+            )
+            n_neighbors = m - 1
+        if self.affinity == "nearest_neighbors":
+            return knn_graph(X, n_neighbors, weights=self.weights), None
+        return radius_graph(X, n_neighbors, coverage=self.coverage)
+
+    def _eigenpairs(self, W: Any, rng: Any) -> Eigenpairs:
+        """Compute the eigenpairs, and say what is noteworthy about the graph."""
+        m = W.shape[0]
+        wanted = self.n_components
+        if wanted == "auto":
+            wanted = 200 if m < 5000 else 1000
+        n = max(1, min(int(wanted), m - 1))
+        pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=rng)
+        n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).sum())
+        if n_isolated:
+            warnings.warn(
+                f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, their "
+                "embedding is zero, and their labels mean nothing.",
+                UserWarning,
+                stacklevel=4,
+            )
+        elif pairs.n_components > 1:
+            warnings.warn(
+                f"the graph has {pairs.n_components} connected components. Each is embedded "
+                "apart; components smaller than 1/n of the rows may not be told apart.",
+                UserWarning,
+                stacklevel=4,
+            )
+        if not pairs.converged:
+            if not pairs.complete or float(pairs.residuals.max()) > 1e3 * self.tol:
+                msg = f"the eigenpairs could not be verified. {pairs.message}"
+                raise ConvergenceError(msg)
+            warnings.warn(pairs.message, ConvergenceWarning, stacklevel=4)
+        return pairs
+
+
+class _Clock:
+    """Takes the seconds of one stage after another."""
+
+    def __init__(self, bk: ModuleType, timings: dict[str, float]) -> None:
+        self.bk, self.timings, self.since = bk, timings, time.perf_counter()
+
+    def stop(self, stage: str, detail: str) -> None:
+        """Book the time since the last stop under `stage`."""
+        self.bk.synchronize()
+        now = time.perf_counter()
+        self.timings[stage] = now - self.since
+        logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
+        self.since = now
+
+
+@contextmanager
+def _logging(verbose: int) -> Iterator[None]:
+    """Let INFO through while `verbose`, to standard error if nobody listens."""
+    if not verbose:
+        yield
+        return
+    level, handler = logger.level, None
+    logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+
+def _check_device_array(bk: ModuleType, X: Any, *, sparse_allowed: bool) -> None:
+    """Check what scikit-learn checks on the host, with one reduction on the device."""
+    if bk.sparse.issparse(X):
+        if not sparse_allowed:
+            msg = "a sparse X is supported with affinity='precomputed' only."
+            raise TypeError(msg)
+        return
+    if X.dtype.kind not in "biuf":
+        msg = f"X must be real numbers, got dtype {X.dtype}."
+        raise ValueError(msg)
+    if X.ndim != 2:
+        msg = f"Expected 2D array, got {X.ndim}D array instead: X has shape {X.shape}."
+        raise ValueError(msg)
+    if X.shape[0] < 2 or X.shape[1] < 1:
+        msg = (
+            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) "
+            f"(shape={X.shape}) while a minimum of 2 samples and 1 feature is required."
+        )
+        raise ValueError(msg)
+    if not sparse_allowed and X.dtype.kind == "f" and not bool(bk.xp.isfinite(X).all()):
+        kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
+        msg = f"Input X contains {kind}."
+        raise ValueError(msg)
+
+
+def _refuse_strings(X: Any) -> None:
+    """Raise for text, which would otherwise be parsed into numbers."""
+    dtype = getattr(X, "dtype", None)
+    kind = getattr(dtype, "kind", "")
+    if kind in ("U", "S") or (
+        kind == "O" and any(isinstance(x, str | bytes) for x in np.asarray(X).ravel())
+    ):
+        msg = f"X must be numeric, got text (dtype {dtype}). Convert it, for instance with astype."
+        raise ValueError(msg)
+
+
+def _without_copies(bk: ModuleType, X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
+    """Keep one of each distinct row if some row has only copies of itself for neighbours.
+
+    Returns the rows to cluster, and for each row of X its place among them (None: unchanged).
+    """
+    groups = duplicate_groups(X)
+    if groups is None:
+        return X, None
+    first, group = groups
+    most = int(bk.xp.bincount(group).max())
+    if most <= n_neighbors:
+        return X, None
+    warnings.warn(
+        f"a row of X is repeated {most} times, more than n_neighbors={n_neighbors}: its neighbours "
+        f"would all be copies of it. Clustering the {first.size} distinct rows of {X.shape[0]}; "
+        "copies share their row's label.",
+        UserWarning,
+        stacklevel=5,
+    )
+    return X[first], group
+
+
+def _spread(result: Any, group: Any) -> Any:
+    """Give every copy the label of its row."""
+    steps = type(result.path)(step._replace(labels=step.labels[group]) for step in result.path)
+    return result._replace(labels=result.labels[group], path=steps)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _to_host(x: Any) -> Any:
+    return x.get()

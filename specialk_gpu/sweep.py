@@ -1,0 +1,375 @@
+"""The sweep over k, the path it leaves, and the decision."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.utils import check_random_state
+
+from specialk_gpu.backend import backend_of
+from specialk_gpu.bounds import attainable_log_p, cluster_stats, zz_top_pairs
+from specialk_gpu.kmeans import kmeans
+
+__all__ = ["Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
+
+logger = logging.getLogger("specialk_gpu")
+
+SELECTIONS = ("first", "watershed")
+
+
+class PowerWarning(UserWarning):
+    """No split can be accepted with this many rows and columns: k = 1 says nothing."""
+
+
+class Step(NamedTuple):
+    """One k of the path.
+
+    Attributes
+    ----------
+    k : int
+        Clusters asked for.
+    log_p : float
+        Natural logarithm of the largest bound over the pairs tested; -inf for k = 1, where
+        there is no pair.
+    pair : tuple of two int, or None
+        The labels of the pair with the largest bound.
+    accepted : bool
+        Whether every pair's bound is at most alpha.
+    reason : str
+        Why, in words.
+    inertia : float
+        Of the best k-means restart.
+    labels : int32 array of shape (m,)
+        In 0, ..., k - 1, by falling size of the cluster.
+    """
+
+    k: int
+    log_p: float
+    pair: tuple[int, int] | None
+    accepted: bool
+    reason: str
+    inertia: float
+    labels: Any
+
+
+class Path(tuple):
+    """The steps of a sweep, by rising k."""
+
+    __slots__ = ()
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per k, without the labels.
+
+        Has a column `log10_p` beside `log_p`, the natural logarithm. Needs pandas.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame([step._asdict() for step in self], columns=Step._fields)
+        frame.insert(2, "log10_p", frame["log_p"] / math.log(10))
+        return frame.drop(columns="labels")
+
+    def __str__(self) -> str:
+        """Lay the path out as a table."""
+        lines = [f"{'k':>4} {'log10 p':>9} {'pair':>9} {'accepted':>9} {'inertia':>12}  reason"]
+        for step in self:
+            pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
+            lines.append(
+                f"{step.k:>4} {step.log_p / math.log(10):>9.2f} {pair:>9} "
+                f"{'yes' if step.accepted else 'no':>9} {step.inertia:>12.6g}  {step.reason}"
+            )
+        return "\n".join(lines)
+
+
+class Sweep(NamedTuple):
+    """The result of `sweep`.
+
+    Attributes
+    ----------
+    n_clusters : int
+        The decision.
+    labels : int32 array of shape (m,)
+    path : Path
+    limit_reached : bool
+        Whether the search ended at `max_clusters` with that split still accepted.
+    timings : dict
+        Seconds in "kmeans" and "bounds".
+    """
+
+    n_clusters: int
+    labels: Any
+    path: Path
+    limit_reached: bool
+    timings: dict[str, float]
+
+
+def decide(
+    ks: Sequence[int], log_p: Iterable[float], *, alpha: float = 0.01, selection: str = "first"
+) -> int:
+    r"""Choose k from the logarithms of the largest bound at each k.
+
+    Parameters
+    ----------
+    ks : sequence of int
+        Consecutive numbers of clusters. Where they start at 2, k = 1 is possible too; the
+        smallest is otherwise taken to be right.
+    log_p : sequence of float
+        Natural logarithms, one for each k.
+    alpha : float
+        Level of the test.
+    selection : {"first", "watershed"}
+        "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds alpha.
+        "watershed" makes a rule of the paper's closing remark: the last k before the largest
+        drop in certainty, 1 - p, whatever alpha; of equal drops the last.
+
+    Returns
+    -------
+    int
+    """
+    if selection not in SELECTIONS:
+        msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
+        raise ValueError(msg)
+    ks, log_p = list(ks), np.asarray(list(log_p), dtype=np.float64)
+    if np.isnan(log_p).any():
+        msg = f"the bound is not a number at k = {ks[int(np.argmax(np.isnan(log_p)))]}."
+        raise FloatingPointError(msg)
+    if ks and ks[0] == 2:
+        ks, log_p = [1, *ks], np.concatenate([[-np.inf], log_p])
+    if selection == "first":
+        rejected = np.flatnonzero(log_p[1:] > math.log(alpha))
+        return ks[int(rejected[0])] if rejected.size else ks[-1]
+    if len(ks) == 1:
+        return ks[0]
+    certainty = -np.expm1(log_p)
+    drops = certainty[:-1] - certainty[1:]
+    if drops.max() <= 0:
+        return ks[-1]
+    return ks[int(np.flatnonzero(drops == drops.max())[-1])]
+
+
+def sweep(
+    D: Any,
+    *,
+    alpha: float = 0.01,
+    n_clusters: int | None = None,
+    min_clusters: int = 1,
+    max_clusters: int = 50,
+    full_path: bool = False,
+    selection: str = "first",
+    n_pairs: int | None = None,
+    n_kmeans_components: int | None = 50,
+    n_init: int = 10,
+    random_state: Any = None,
+) -> Sweep:
+    """Cluster D for k = 1, 2, ... until a split is one too many [HD19, Alg. 1].
+
+    Parameters
+    ----------
+    D : array of shape (m, n)
+        An embedding, or any data whose columns are comparable.
+    alpha : float
+        Level of the test, in (0, 1).
+    n_clusters : int, optional
+        Cluster for this k alone and skip the decision.
+    min_clusters, max_clusters : int
+        Bounds on k. The smallest is taken to be right; ending at the largest warns.
+    full_path : bool
+        Go on to `max_clusters` after the decision, so that a person can read the path.
+    selection : {"first", "watershed"}
+        See `decide`. "watershed" implies `full_path`.
+    n_pairs : int, optional
+        Test only the pairs of highest cut (10 in the authors' code); by default all.
+    n_kmeans_components : int, optional
+        Cluster on the columns of largest norm; None takes all. The bound takes all columns.
+    n_init : int
+        Restarts of k-means for each k.
+    random_state : int, RandomState or None
+
+    Returns
+    -------
+    Sweep
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Warns
+    -----
+    PowerWarning
+        If even two perfectly separated clusters could not be told apart at this alpha.
+    UserWarning
+        If the search ends at `max_clusters`.
+    """
+    bk = backend_of(D)
+    m, n = D.shape
+    _check_arguments(alpha, n_clusters, min_clusters, max_clusters, selection, m)
+    rng = check_random_state(random_state)
+    log_alpha = math.log(alpha)
+    powerless = attainable_log_p(m, n) > log_alpha
+    if powerless and n_clusters is None:
+        warnings.warn(
+            f"no split of {m} rows in {n} columns can be accepted at alpha={alpha:g}: two "
+            f"perfectly separated clusters would reach log10 p = "
+            f"{attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not enough "
+            "evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
+            PowerWarning,
+            stacklevel=3,
+        )
+    columns = _largest_columns(bk, D, n_kmeans_components)
+    first = n_clusters or min_clusters
+    last = n_clusters or min(max_clusters, m)
+    steps: list[Step] = []
+    timings = {"kmeans": 0.0, "bounds": 0.0}
+    centers = None
+    for k in range(first, last + 1):
+        clock = time.perf_counter()
+        found = kmeans(columns, k, n_init=n_init, init=centers, random_state=rng)
+        labels = _by_size(bk, found.labels)
+        bk.synchronize()
+        timings["kmeans"] += time.perf_counter() - clock
+        clock = time.perf_counter()
+        n_found = int(found.centers.shape[0])
+        log_p, pair = _largest_bound(bk, D, labels, n_found, n_pairs)
+        if n_found < k:
+            log_p = 0.0  # two of the clusters asked for are certainly one
+        timings["bounds"] += time.perf_counter() - clock
+        accepted = log_p <= log_alpha or k == first
+        reason = _reason(k, n_found, log_p, log_alpha, powerless, n_clusters, min_clusters)
+        steps.append(Step(k, log_p, pair, accepted, reason, found.inertia, labels))
+        logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
+        if n_found < k or (not accepted and not full_path and selection == "first"):
+            break
+    return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
+
+
+def _check_arguments(
+    alpha: float,
+    n_clusters: int | None,
+    min_clusters: int,
+    max_clusters: int,
+    selection: str,
+    m: int,
+) -> None:
+    if not 0 < alpha < 1:
+        msg = f"alpha must lie in (0, 1), got {alpha}."
+        raise ValueError(msg)
+    if selection not in SELECTIONS:
+        msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
+        raise ValueError(msg)
+    if not 1 <= min_clusters <= max_clusters:
+        msg = (
+            "min_clusters must be at least 1 and at most max_clusters, got "
+            f"min_clusters={min_clusters}, max_clusters={max_clusters}."
+        )
+        raise ValueError(msg)
+    smallest = min_clusters if n_clusters is None else n_clusters
+    if not 1 <= smallest <= m:
+        name = "min_clusters" if n_clusters is None else "n_clusters"
+        msg = f"{name} must lie between 1 and the number of rows ({m}), got {smallest}."
+        raise ValueError(msg)
+
+
+def _largest_columns(bk: Any, D: Any, n_columns: int | None) -> Any:
+    """Return the columns of largest norm, in their order, in float64."""
+    xp = bk.xp
+    if n_columns is None or n_columns >= D.shape[1]:
+        return xp.ascontiguousarray(D, dtype=np.float64)
+    norms = xp.empty(D.shape[1])
+    for start in range(0, D.shape[1], bk.panel_width):
+        panel = D[:, start : start + bk.panel_width].astype(np.float64)
+        norms[start : start + bk.panel_width] = (panel * panel).sum(axis=0)
+    chosen = xp.sort(xp.argsort(-norms, kind="stable")[:n_columns])
+    return D[:, chosen].astype(np.float64)
+
+
+def _by_size(bk: Any, labels: Any) -> Any:
+    """Renumber the clusters by falling size, of equal sizes the one met first."""
+    xp = bk.xp
+    _, first, counts = np.unique(bk.to_numpy(labels), return_index=True, return_counts=True)
+    rank = np.empty(counts.size, dtype=np.int32)
+    rank[np.lexsort((first, -counts))] = np.arange(counts.size)
+    return xp.asarray(rank)[labels]
+
+
+def _largest_bound(
+    bk: Any, D: Any, labels: Any, k: int, n_pairs: int | None
+) -> tuple[float, tuple[int, int] | None]:
+    """Return the largest log p over the pairs tested, and the pair."""
+    if k == 1:
+        return -math.inf, None
+    stats = cluster_stats(D, labels, k)
+    log_p = bk.to_numpy(zz_top_pairs(stats))
+    if not np.isfinite(log_p).all():
+        msg = f"the bound is not finite at k = {k}: the embedding has entries that are not finite."
+        raise FloatingPointError(msg)
+    a, b = np.triu_indices(k, 1)
+    if n_pairs is not None and n_pairs < a.size:
+        counts, sums = bk.to_numpy(stats.counts), bk.to_numpy(stats.sums)
+        cut = (sums[a] * sums[b]).sum(axis=1) * (1 / counts[a] + 1 / counts[b])
+        chosen = np.sort(np.argsort(-cut, kind="stable")[:n_pairs])
+        a, b = a[chosen], b[chosen]
+    worst = int(np.argmax(log_p[a, b]))
+    return float(log_p[a, b][worst]), (int(a[worst]), int(b[worst]))
+
+
+def _reason(
+    k: int,
+    n_found: int,
+    log_p: float,
+    log_alpha: float,
+    powerless: bool,  # noqa: FBT001 - a private function
+    n_clusters: int | None,
+    min_clusters: int,
+) -> str:
+    if n_clusters is not None:
+        return "fixed by n_clusters: not tested"
+    if n_found < k:
+        return f"only {n_found} distinct rows: no more clusters are possible"
+    if k == 1:
+        return "accepted: one cluster leaves no pair to test"
+    if k == min_clusters:
+        return "accepted: fixed by min_clusters"
+    if log_p <= log_alpha:
+        return "accepted: every pair's bound is at most alpha"
+    if powerless:
+        return "rejected: the test has no power with this n and m"
+    return "rejected: the bound of this pair is above alpha, so they may be one cluster"
+
+
+def _conclude(
+    steps: list[Step],
+    alpha: float,
+    selection: str,
+    n_clusters: int | None,
+    max_clusters: int,
+    timings: dict[str, float],
+) -> Sweep:
+    """Decide, and say so where the limit on k was what ended the search."""
+    log_p = [-math.inf, *(step.log_p for step in steps[1:])]  # the first is taken to be right
+    chosen = decide([step.k for step in steps], log_p, alpha=alpha, selection=selection)
+    step = next(step for step in steps if step.k == chosen)
+    limit_reached = n_clusters is None and chosen == max_clusters and len(steps) > 1
+    if limit_reached:
+        place = steps.index(step)
+        steps[place] = step._replace(reason=step.reason + "; max_clusters reached")
+        warnings.warn(
+            f"the search ended at max_clusters={max_clusters} with the split still accepted: "
+            "there may be more clusters. Raise max_clusters.",
+            UserWarning,
+            stacklevel=4,
+        )
+    n_labels = int(step.labels.max()) + 1
+    if n_clusters is None and n_labels > max(2, math.isqrt(int(step.labels.shape[0]))):
+        warnings.warn(
+            f"{n_labels} clusters are more than the square root of the {step.labels.shape[0]} "
+            "rows: look at the path before you trust them.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return Sweep(n_labels, step.labels, Path(steps), limit_reached, timings)

@@ -1,0 +1,387 @@
+"""The command line: what it prints, writes and returns, and how it fails in one line."""
+
+import inspect
+import json
+import logging
+import subprocess
+import sys
+import warnings
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import specialk_gpu
+from specialk_gpu import ConvergenceError, SpecialK, backend
+from specialk_gpu.cli import main
+from specialk_gpu.datasets import make_shape
+from specialk_gpu.files import read_labels, write_labels
+
+COMMAND = [sys.executable, "-m", "specialk_gpu.cli"]
+
+
+@pytest.fixture
+def points(tmp_path):
+    X, y = make_shape("blobs", n_samples=300, random_state=0)
+    np.save(tmp_path / "x.npy", X)
+    write_labels(tmp_path / "y.csv", y)
+    return tmp_path / "x.npy"
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Put in the estimator's place one whose `fit` does as told; return its parameters."""
+
+    def install(fit=lambda _X: None):
+        seen = {}
+
+        class StandIn:
+            n_clusters_, backend_, limit_reached_, timings_ = 2, "numpy", False, {"graph": 0.5}
+
+            def __init__(self, **parameters):
+                seen.update(parameters)
+
+            def get_params(self):
+                return {name: value for name, value in seen.items() if name != "X"}
+
+            def fit(self, X):
+                seen["X"] = X
+                fit(X)
+                self.labels_ = np.arange(X.shape[0], dtype=np.int32) % 2
+                self.n_features_in_ = X.shape[1]
+                self.path_ = [
+                    step(1, -np.inf, None, "one cluster", np.zeros(X.shape[0])),
+                    step(2, -46.0517, (0, np.int64(1)), "accepted", self.labels_),
+                ]
+                return self
+
+        monkeypatch.setattr(specialk_gpu, "SpecialK", StandIn)
+        return seen
+
+    def step(k, log_p, pair, reason, labels):
+        return SimpleNamespace(
+            k=k, log_p=log_p, pair=pair, accepted=True, reason=reason, inertia=1.0, labels=labels
+        )
+
+    return install
+
+
+def fails(capsys, arguments, code):
+    """Run, check the exit code, and return the one line on stderr; nothing is on stdout."""
+    assert main([str(argument) for argument in arguments]) == code
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("specialk-gpu: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def strict_json(path):
+    def refuse(constant):
+        pytest.fail(f"{constant} is no JSON")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+# -- fit ------------------------------------------------------------------------------------------
+
+
+def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch, capsys):
+    X, y = make_shape("blobs", 0.0, random_state=0)
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",")
+    write_labels(tmp_path / "y.npy", y)
+    arguments = ["fit", "x.csv", "--output", "l.csv", "--summary", "s.json"]
+    arguments += ["--true-labels", "y.npy", "--random-state", "0", "--backend", "numpy"]
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 0
+
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
+    assert err == ""
+    assert lines[0].split() == ["k", "log10", "p", "pair", "accepted", "inertia", "NMI", "reason"]
+    assert [line.split()[0] for line in lines[1:-1] if line[0] != "*"] == ["1", "2", "4"]
+    assert lines[3].startswith("*  3")
+    assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
+
+    labels, summary = read_labels(tmp_path / "l.csv"), strict_json(tmp_path / "s.json")
+    assert summary["n_clusters"] == 3
+    assert summary["cluster_sizes"] == np.bincount(labels).tolist()
+    assert (summary["n_samples"], summary["n_features"]) == (1500, 2)
+    assert [row["k"] for row in summary["path"]] == [1, 2, 3, 4]
+    assert summary["path"][0]["log_p"] is None
+    assert summary["path"][1]["log_p"] == pytest.approx(summary["path"][1]["log10_p"] * np.log(10))
+    assert summary["path"][2]["nmi"] > 0.9
+    assert summary["parameters"]["random_state"] == 0
+    assert summary["peak_memory_bytes"] > 10_000_000
+    assert 0 < sum(summary["timings"].values()) <= summary["seconds"]
+    assert summary["backend"] == "numpy"
+    assert summary["versions"]["numpy"] == np.__version__
+    assert {"python", "scipy", "scikit-learn", "specialk_gpu"} <= set(summary["versions"])
+    assert summary["warnings"] == []
+
+
+@pytest.mark.parametrize("name", ["w.npz", "w.npy"])
+def test_fit_takes_a_graph(tmp_path, capsys, name):
+    graph = sparse.kron(sparse.eye_array(2), np.ones((30, 30)) - np.eye(30), format="csr") / 29
+    if name == "w.npz":
+        sparse.save_npz(tmp_path / name, graph)
+    else:
+        np.save(tmp_path / name, graph.toarray())
+    arguments = [tmp_path / name, "--affinity", "precomputed", "--n-clusters", "2", "--quiet"]
+    arguments += ["--n-components", "2", "--backend", "numpy", "--output", tmp_path / "l.npy"]
+    assert main(["fit", *map(str, arguments)]) == 0
+    labels = np.load(tmp_path / "l.npy")
+    assert labels.dtype == np.int32
+    assert sorted({tuple(labels[:30]), tuple(labels[30:])}) == [(0,) * 30, (1,) * 30]
+    out = capsys.readouterr().out
+    assert out.startswith("k = 2 clusters")
+    assert out.count("\n") == 1
+
+
+def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
+    given = {
+        "affinity": "radius_neighbors",
+        "n_neighbors": 7,
+        "coverage": 0.9,
+        "weights": "distance",
+        "n_components": 30,
+        "alpha": 0.05,
+        "n_clusters": 4,
+        "min_clusters": 2,
+        "max_clusters": 9,
+        "selection": "watershed",
+        "n_init": 3,
+        "eigen_solver": "lanczos",
+        "drop_correlated": 0.95,
+        "n_kmeans_components": 20,
+        "n_pairs": 10,
+        "tol": 1e-6,
+        "backend": "numpy",
+        "random_state": 5,
+    }
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    seen = stand_in()
+    assert main(["fit", str(points), "--full-path", *flags]) == 0
+    np.testing.assert_array_equal(seen.pop("X"), np.load(points))
+    assert seen == {**given, "full_path": True, "verbose": 0}
+    offered = set(inspect.signature(SpecialK).parameters) - {"metric", "verbose"}
+    assert offered == set(given) | {"full_path"}
+
+
+def test_words_stand_for_values_that_are_no_numbers(points, stand_in):
+    seen = stand_in()
+    assert main(["fit", str(points), "--n-components", "auto", "--n-kmeans-components=all"]) == 0
+    del seen["X"]
+    assert seen == {"n_components": "auto", "n_kmeans_components": None, "verbose": 0}
+
+
+def test_key_and_header_reach_the_reader(tmp_path, stand_in):
+    np.savez(tmp_path / "x.npz", a=np.zeros((4, 2)), b=np.ones((5, 2)))
+    (tmp_path / "x.csv").write_text("0,1\n2,3\n4,5\n")
+    seen = stand_in()
+    assert main(["fit", str(tmp_path / "x.npz"), "--key", "b"]) == 0
+    assert seen["X"].shape == (5, 2)
+    assert main(["fit", str(tmp_path / "x.csv"), "--header", "yes"]) == 0
+    np.testing.assert_array_equal(seen["X"], [[2, 3], [4, 5]])
+
+
+# -- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "arguments are required: COMMAND (see specialk-gpu --help)"),
+        (["fit"], "arguments are required: INPUT (see specialk-gpu fit --help)"),
+        (["cluster"], "invalid choice: 'cluster'"),
+        (["fit", "x.npy", "--alpha", "small"], "argument --alpha: invalid float value: 'small'"),
+        (["fit", "x.npy", "--n-components", "few"], "expected an integer or 'auto', got 'few'"),
+        (["fit", "x.npy", "--backend", "tpu"], "argument --backend: invalid choice: 'tpu'"),
+        (["fit", "x.npy", "--alp", "0.1"], "unrecognized arguments: --alp"),
+        (["fit", "absent.npy"], "absent.npy: No such file or directory"),
+        (["fit", "x.npy", "--alpha", "2"], "alpha"),
+        (["fit", "x.npy", "--affinity", "precomputed"], "(300, 2)"),
+        (["fit", "x.npy", "--key", "a"], "key='a' picks an array of an .npz file"),
+        (["fit", "bad.csv"], "bad.csv: line 2, column 'b' holds 'x', expected a number"),
+        (["fit", "pickled.npy"], "pickled.npy: it holds pickled Python objects, which are refused"),
+        (["fit", "x.npy", "--true-labels", "x.npy"], "labels of shape (n_samples,)"),
+        (["fit", "x.npy", "--true-labels", "short.npy"], "short.npy must hold 300 labels, got 2"),
+    ],
+)
+def test_wrong_usage_and_bad_input_return_2(points, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(points.parent)
+    (points.parent / "bad.csv").write_text("a,b\n1,x\n")
+    np.save("pickled.npy", np.array([{}]), allow_pickle=True)
+    np.save("short.npy", [0, 1])
+    assert message in fails(capsys, arguments, 2)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--output", "l.txt"], "--output must end in .npy or .csv, got l.txt"),
+        (["--output", "absent/l.npy"], "--output must name a file in a folder that exists"),
+        (["--summary", "absent/s.json"], "--summary must name a file in a folder that exists"),
+        (["--summary", "."], "--summary must name a file in a folder that exists"),
+        (["--output", "x.npy"], "--output would overwrite another file of this command"),
+        (["--output", "l.csv", "--summary", "l.csv"], "--summary would overwrite another file"),
+    ],
+)
+def test_outputs_are_checked_before_the_work(points, monkeypatch, capsys, stand_in, flags, message):
+    seen = stand_in()
+    monkeypatch.chdir(points.parent)
+    assert message in fails(capsys, ["fit", "x.npy", *flags], 2)
+    assert seen == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (ConvergenceError("3 of 5 pairs\nconverged"), 1, "3 of 5 pairs converged"),
+        (MemoryError("W needs 9 GB"), 1, "out of memory: W needs 9 GB"),
+        (MemoryError(), 1, "out of memory"),
+        (np.linalg.LinAlgError("singular matrix"), 1, "singular matrix"),
+        (ValueError("alpha must be small"), 2, "alpha must be small"),
+        (TypeError("X must be real"), 2, "X must be real"),
+        (KeyboardInterrupt(), 130, "interrupted"),
+    ],
+)
+def test_what_fit_raises_decides_the_exit_code(points, capsys, stand_in, error, code, message):
+    def fit(_X):
+        raise error
+
+    stand_in(fit)
+    output = points.parent / "l.npy"
+    line = fails(capsys, ["fit", points, "--output", output], code)
+    assert line == f"specialk-gpu: error: {message}\n"
+    assert not output.exists()
+
+
+def test_cuda_that_is_not_there_is_bad_usage(points, capsys, monkeypatch):
+    def get_backend(name):
+        msg = f"backend={name!r} cannot run: no device"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(backend, "get_backend", get_backend)
+    line = fails(capsys, ["fit", points, "--backend", "cuda"], 2)
+    assert "backend='cuda' cannot run: no device" in line
+
+
+def test_mistakes_of_the_program_keep_their_traceback(points, stand_in):
+    def fit(_X):
+        raise AssertionError
+
+    stand_in(fit)
+    with pytest.raises(AssertionError):
+        main(["fit", str(points)])
+
+
+# -- stderr ---------------------------------------------------------------------------------------
+
+
+def test_warnings_take_one_line_each_and_enter_the_summary(points, capsys, stand_in):
+    def fit(_X):
+        for text in ("the graph has\n3 components", "the limit is reached", "the limit is reached"):
+            warnings.warn(text, UserWarning, stacklevel=1)
+        warnings.warn("old name", DeprecationWarning, stacklevel=1)
+
+    stand_in(fit)
+    summary = points.parent / "s.json"
+    assert main(["fit", str(points), "--summary", str(summary)]) == 0
+    texts = ["the graph has 3 components", "the limit is reached"]
+    assert capsys.readouterr().err == "".join(f"specialk-gpu: warning: {text}\n" for text in texts)
+    assert strict_json(summary)["warnings"] == texts
+
+
+@pytest.mark.parametrize(
+    ("terminal", "flags", "shown"),
+    [(True, [], True), (True, ["--quiet"], False), (False, [], False)],
+)
+def test_progress_is_for_terminals(points, capsys, monkeypatch, stand_in, terminal, flags, shown):
+    logger = logging.getLogger("specialk_gpu")
+    handlers = list(logger.handlers)
+    seen = stand_in(lambda _X: logger.info("graph: 0.5 s"))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    assert main(["fit", str(points), *flags]) == 0
+    assert capsys.readouterr().err == ("graph: 0.5 s\n" if shown else "")
+    assert seen["verbose"] == int(shown)
+    assert logger.handlers == handlers
+
+
+# -- other commands -------------------------------------------------------------------------------
+
+
+def test_demo_finds_three_blobs():
+    done = subprocess.run(
+        [*COMMAND, "demo", "--backend", "numpy"], capture_output=True, text=True, check=True
+    )
+    lines = done.stdout.splitlines()
+    assert lines[0] == "blobs: 1500 points in the plane, true k = 3"
+    assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [(name, (1500, 2)) for name in ("blobs", "moons", "circles", "random")]
+    + [("digits", (1797, 64))],
+)
+def test_demo_data_are_built_in(capsys, stand_in, name, shape):
+    seen = stand_in()
+    assert main(["demo", "--data", name, "--random-state", "3"]) == 0
+    assert seen["X"].shape == shape
+    assert seen["random_state"] == 3
+    assert f"{name}: {shape[0]} " in capsys.readouterr().out
+
+
+def test_info_lists_backends_devices_and_the_reason(capsys, monkeypatch):
+    device = {"name": "Card", "memory": 80 * 2**30, "compute_capability": "9.0"}
+    rows = [
+        {"name": "numpy", "available": False, "reason": "a\nb", "versions": {}, "devices": []},
+        {
+            "name": "cuda",
+            "available": True,
+            "reason": None,
+            "versions": {"cupy": "14"},
+            "devices": [device],
+        },
+    ]
+    monkeypatch.setattr(backend, "describe_backends", lambda: rows)
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    assert f"numpy {np.__version__}" in out
+    assert "backend numpy: not available: a b\n" in out
+    assert "backend cuda: available (cupy 14)\n" in out
+    assert "  device: Card, 80.0 GiB, compute capability 9.0\n" in out
+
+
+def test_info_describes_this_machine(capsys):
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    assert "backend numpy: available (numpy " in out
+    assert "backend cuda: " in out
+
+
+def test_help_and_version_load_nothing_heavy():
+    code = (
+        "import sys\nfrom specialk_gpu.cli import main\n"
+        "try:\n    main(sys.argv[1:])\n"
+        "finally:\n    print(sorted({'numpy', 'scipy', 'sklearn', 'cupy'} & set(sys.modules)))"
+    )
+    for arguments in (["--help"], ["fit", "--help"], ["--version"]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.endswith("[]\n")
+    assert done.stdout.startswith(f"specialk-gpu {specialk_gpu.__version__}\n")
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    process = subprocess.Popen(
+        [*COMMAND, "info"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+    process.stderr.close()

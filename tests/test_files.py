@@ -1,0 +1,285 @@
+"""Every format makes the round trip; every broken file is refused by name."""
+
+import gzip
+import pickle
+import sys
+
+import numpy as np
+import pandas
+import polars
+import pytest
+from scipy import io, sparse
+
+from specialk_gpu.files import read_idx, read_labels, read_matrix, write_labels
+
+X = np.random.default_rng(0).normal(size=(7, 3))
+W = sparse.random_array((6, 6), density=0.4, rng=0, format="csr")
+IMAGES = np.arange(2 * 3 * 4, dtype=np.uint8).reshape(2, 3, 4)
+
+
+def idx_bytes(array, code=0x08):
+    sizes = np.array(array.shape, ">u4").tobytes()
+    return bytes([0, 0, code, array.ndim]) + sizes + array.tobytes()
+
+
+# -- round trips ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["f8", "f4", "u1", "i8", "?", ">f8"])
+def test_npy_keeps_values_and_dtype(tmp_path, dtype):
+    np.save(tmp_path / "x.npy", X.astype(dtype))
+    found = read_matrix(tmp_path / "x.npy")
+    assert found.dtype == np.dtype(dtype)
+    np.testing.assert_array_equal(found, X.astype(dtype))
+
+
+def test_npz_with_one_array_needs_no_key(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", points=X)
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.npz"), X)
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.npz", key="points"), X)
+
+
+def test_npz_with_several_arrays_names_them_unless_one_is_chosen(tmp_path):
+    np.savez(tmp_path / "x.npz", first=X, second=2 * X)
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.npz", key="second"), 2 * X)
+    with pytest.raises(ValueError, match=r"x\.npz: it holds 2 arrays \(first, second\).*key="):
+        read_matrix(tmp_path / "x.npz")
+    with pytest.raises(ValueError, match=r"no array 'third', only first, second"):
+        read_matrix(tmp_path / "x.npz", key="third")
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+def test_sparse_npz_comes_back_as_csr(tmp_path, layout):
+    sparse.save_npz(tmp_path / "w.npz", W.asformat(layout))
+    found = read_matrix(tmp_path / "w.npz")
+    assert found.format == "csr"
+    np.testing.assert_array_equal(found.toarray(), W.toarray())
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+@pytest.mark.parametrize("index", [None, "plain", "named"])
+def test_parquet_is_read_without_the_index_of_pandas(tmp_path, monkeypatch, reader, index):
+    frame = pandas.DataFrame(X, columns=["a", "b", "c"])
+    if index:
+        frame.index = pandas.Index(np.arange(7) * 11, name="row" if index == "named" else None)
+    frame.to_parquet(tmp_path / "x.parquet")
+    if reader == "polars":
+        hide(monkeypatch, "pyarrow")
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.parquet"), X)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, bool])
+def test_parquet_of_polars_keeps_the_dtype(tmp_path, dtype):
+    polars.DataFrame(X.astype(dtype), schema=["a", "b", "c"]).write_parquet(tmp_path / "x.parquet")
+    found = read_matrix(tmp_path / "x.parquet")
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, X.astype(dtype))
+
+
+def hide(monkeypatch, *packages):
+    find_spec = sys.modules["importlib.util"].find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name in packages else find_spec(name)
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["train-images-idx3-ubyte", "t10k-images-idx3-ubyte.gz", "a.idx3-ubyte"]
+)
+def test_idx_images_become_rows(tmp_path, name):
+    content = idx_bytes(IMAGES)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    np.testing.assert_array_equal(read_matrix(tmp_path / name), IMAGES.reshape(2, 12))
+    np.testing.assert_array_equal(read_idx(tmp_path / name), IMAGES)
+
+
+@pytest.mark.parametrize(
+    ("code", "dtype"), [(8, "u1"), (9, "i1"), (11, ">i2"), (12, ">i4"), (13, ">f4"), (14, ">f8")]
+)
+def test_idx_types_are_read_in_native_byte_order(tmp_path, code, dtype):
+    (tmp_path / "x.idx").write_bytes(idx_bytes(np.array([[1, -2], [3, 4]]).astype(dtype), code))
+    found = read_idx(tmp_path / "x.idx")
+    assert found.dtype.isnative
+    assert found.flags.writeable
+    np.testing.assert_array_equal(found, np.array([[1, -2], [3, 4]]).astype(dtype))
+
+
+# -- labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["labels.npy", "labels.csv"])
+def test_labels_make_the_round_trip(tmp_path, name):
+    labels = np.array([2, 0, 1, -1], np.int32)
+    write_labels(tmp_path / name, labels)
+    np.testing.assert_array_equal(read_labels(tmp_path / name), labels)
+
+
+def test_written_labels_have_the_documented_form(tmp_path):
+    write_labels(tmp_path / "labels.csv", np.array([1, 0]))
+    assert (tmp_path / "labels.csv").read_text() == "label\n1\n0\n"
+    write_labels(tmp_path / "labels.npy", np.array([1, 0], np.int32))
+    assert np.load(tmp_path / "labels.npy").dtype == np.int32
+
+
+def test_labels_are_read_from_idx_and_from_whole_floats(tmp_path):
+    (tmp_path / "l-idx1-ubyte").write_bytes(idx_bytes(np.array([3, 1], np.uint8)))
+    np.testing.assert_array_equal(read_labels(tmp_path / "l-idx1-ubyte"), [3, 1])
+    np.save(tmp_path / "l.npy", [[1.0], [2.0]])
+    np.testing.assert_array_equal(read_labels(tmp_path / "l.npy"), [1, 2])
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        ([0.0, 0.5], "expected integer labels, got 0.5 for sample 1"),
+        ([np.nan], "got nan for sample 0"),
+        ([[1, 2], [3, 4]], r"shape \(n_samples,\), got shape \(2, 2\)"),
+        (5, r"got shape \(\)"),
+        (["a"], "expected real numbers, got dtype <U1"),
+    ],
+)
+def test_what_is_no_labels_is_refused(tmp_path, array, message):
+    np.save(tmp_path / "l.npy", array)
+    with pytest.raises(ValueError, match=rf"l\.npy: .*{message}"):
+        read_labels(tmp_path / "l.npy")
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "message"),
+    [
+        ("l.txt", [0, 1], r"written as \.npy or \.csv, got .*l\.txt"),
+        ("l.npy", [0.5], "must be integers"),
+        ("l.csv", [[0], [1]], r"must be integers of shape \(n_samples,\), got int64 \(2, 1\)"),
+    ],
+)
+def test_unfit_labels_are_not_written(tmp_path, name, labels, message):
+    with pytest.raises(ValueError, match=message):
+        write_labels(tmp_path / name, labels)
+    assert not (tmp_path / name).exists()
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+class Bomb:
+    def __reduce__(self):
+        return (pytest.fail, ("a pickle was loaded",))
+
+
+def test_pickles_are_refused_without_being_loaded(tmp_path):
+    np.save(tmp_path / "object.npy", np.array([Bomb()]), allow_pickle=True)
+    np.savez(tmp_path / "object.npz", x=np.array([Bomb()]))
+    (tmp_path / "raw.npy").write_bytes(pickle.dumps(Bomb()))
+    for name in ("object.npy", "object.npz", "raw.npy"):
+        with pytest.raises(ValueError, match=rf"{name}: it holds pickled .* refused") as caught:
+            read_matrix(tmp_path / name)
+        assert "\n" not in str(caught.value)
+
+
+def valid_files(folder):
+    np.save(folder / "x.npy", X)
+    np.savez_compressed(folder / "x.npz", x=np.arange(1000.0).reshape(100, 10))
+    sparse.save_npz(folder / "w.npz", W)
+    io.mmwrite(folder / "w.mtx", W)
+    (folder / "w.mtx.gz").write_bytes(gzip.compress((folder / "w.mtx").read_bytes()))
+    np.savetxt(folder / "x.csv.gz", X, delimiter=",")
+    pandas.DataFrame(X, columns=["a", "b", "c"]).to_parquet(folder / "x.parquet")
+    (folder / "i-idx3-ubyte").write_bytes(idx_bytes(IMAGES))
+    (folder / "i-idx3-ubyte.gz").write_bytes(gzip.compress(idx_bytes(IMAGES)))
+    return sorted(folder.iterdir())
+
+
+def test_cut_files_are_refused_by_name_at_every_length(tmp_path):
+    for path in valid_files(tmp_path):
+        content = path.read_bytes()
+        read_matrix(path)
+        end = len(content) - (25 if path.suffix == ".mtx" else 1)  # 1.25 cut is still a number
+        for length in sorted({0, 1, 5, end, *range(10, end, max(1, len(content) // 25))}):
+            path.write_bytes(content[:length])
+            with pytest.raises(ValueError, match="cannot read ") as caught:
+                read_matrix(path)
+            assert str(path) in str(caught.value)
+
+
+def test_foreign_content_is_refused_by_name(tmp_path):
+    noise = np.random.default_rng(0).bytes(500)
+    for path in valid_files(tmp_path):
+        for content in (noise, b"hello, world\n", b"\0" * 100):
+            path.write_bytes(content)
+            with pytest.raises(ValueError, match="cannot read ") as caught:
+                read_matrix(path)
+            assert str(path) in str(caught.value)
+
+
+def test_polars_refuses_damaged_parquet_too(tmp_path, monkeypatch):
+    hide(monkeypatch, "pyarrow")
+    (tmp_path / "x.parquet").write_bytes(b"hello")
+    with pytest.raises(ValueError, match=r"cannot read .*x\.parquet"):
+        read_matrix(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+@pytest.mark.parametrize(
+    ("column", "message"),
+    [
+        (["u", "v"], "column 'b' must hold numbers, got"),
+        (pandas.array([1, None], dtype="Int64"), "column 'b' must hold numbers, got 1 missing"),
+        (pandas.to_datetime(["2020-01-01", "2021-01-01"]), "column 'b' must hold numbers, got"),
+    ],
+    ids=["text", "missing", "dates"],
+)
+def test_parquet_that_is_no_matrix_is_refused_by_column(
+    tmp_path, monkeypatch, reader, column, message
+):
+    pandas.DataFrame({"a": [1.0, 2.0], "b": column}).to_parquet(tmp_path / "x.parquet")
+    if reader == "polars":
+        hide(monkeypatch, "pyarrow")
+    with pytest.raises(ValueError, match=message):
+        read_matrix(tmp_path / "x.parquet")
+
+
+def test_parquet_without_a_reader_says_what_to_install(tmp_path, monkeypatch):
+    (tmp_path / "x.parquet").touch()
+    hide(monkeypatch, "pyarrow", "polars")
+    with pytest.raises(ImportError, match="pip install pyarrow"):
+        read_matrix(tmp_path / "x.parquet")
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (np.zeros(3), r"expected an array of shape \(n_samples, n_features\), got shape \(3,\)"),
+        (np.zeros((2, 2, 2)), r"got shape \(2, 2, 2\)"),
+        (np.zeros((2, 2), complex), "expected real numbers, got dtype complex128"),
+        (np.array([["a"]]), "expected real numbers, got dtype <U1"),
+    ],
+)
+def test_arrays_that_are_no_matrix_are_refused(tmp_path, array, message):
+    np.save(tmp_path / "x.npy", array)
+    with pytest.raises(ValueError, match=message):
+        read_matrix(tmp_path / "x.npy")
+
+
+@pytest.mark.parametrize(
+    "name", ["x.npy", "x.npz", "x.csv", "x.csv.gz", "x.parquet", "x.mtx", "x-idx3-ubyte", "x.foo"]
+)
+def test_missing_files_and_folders_are_named(tmp_path, name):
+    with pytest.raises(FileNotFoundError, match=name):
+        read_matrix(tmp_path / name)
+    (tmp_path / name).mkdir()
+    with pytest.raises(OSError, match=name):
+        read_matrix(tmp_path / name)
+
+
+def test_unknown_formats_list_the_known_ones(tmp_path):
+    (tmp_path / "x.xlsx").touch()
+    with pytest.raises(ValueError, match=r"x\.xlsx: unknown format, .*\.npy, .*\.mtx"):
+        read_matrix(tmp_path / "x.xlsx")
+
+
+def test_options_of_another_format_are_refused(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    with pytest.raises(ValueError, match="key='a' picks an array of an .npz file"):
+        read_matrix(tmp_path / "x.npy", key="a")
+    with pytest.raises(ValueError, match=r"header=True is for \.csv and \.tsv"):
+        read_matrix(tmp_path / "x.npy", header=True)

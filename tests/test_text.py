@@ -1,0 +1,144 @@
+"""Numbers in text: tables in every dialect, Matrix Market by its specification."""
+
+import gzip
+
+import numpy as np
+import pytest
+from scipy import io, sparse
+
+from specialk_gpu.files import read_matrix
+
+X = np.random.default_rng(0).normal(size=(7, 3))
+W = sparse.random_array((6, 6), density=0.4, rng=0, format="csr")
+BANNER = "%%MatrixMarket matrix"
+
+
+def write_text(path, text):
+    with gzip.open(path, "wt") if path.suffix == ".gz" else path.open("w") as stream:
+        stream.write(text)
+    return path
+
+
+def csv_text(delimiter=",", names=("a", "b", "c")):
+    rows = [delimiter.join(names)] if names else []
+    rows += [delimiter.join(map(repr, row)) for row in X.tolist()]
+    return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.tsv", "x.tsv.gz", "X.CSV"])
+@pytest.mark.parametrize("names", [("a", "b", "c"), None])
+def test_text_is_read_exactly_with_and_without_a_header(tmp_path, name, names):
+    delimiter = "\t" if "tsv" in name else ","
+    path = write_text(tmp_path / name, csv_text(delimiter, names))
+    found = read_matrix(path)
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, X)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"a","b"\n"1","2"\n"3","4"\n',
+        "a,b\r\n1,2\r\n3,4\r\n",
+        "\ufeffa,b\n1,2\n3,4",
+        "\n\na,b\n\n1,2\n\n3,4\n\n",
+        " a , b\n 1, 2\n3 ,4e0\n",
+        '"first\nname",b\n1,2\n3,4\n',
+    ],
+    ids=["quoted", "crlf", "byte order mark", "empty lines", "blanks", "line break in a name"],
+)
+def test_dialects_of_csv_are_read_alike(tmp_path, text):
+    (tmp_path / "x.csv").write_bytes(text.encode())
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.csv"), [[1, 2], [3, 4]])
+
+
+def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
+    path = write_text(tmp_path / "x.csv", "0,1\n5,6\n7,8\n")
+    assert read_matrix(path).shape == (3, 2)
+    assert read_matrix(path, header=False).shape == (3, 2)
+    np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6], [7, 8]])
+    path = write_text(tmp_path / "y.csv", "id,0,1\n5,6,7\n")
+    with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'id'\).*header=True"):
+        read_matrix(path)
+    np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6, 7]])
+
+
+def test_single_column_and_single_row_stay_two_dimensional(tmp_path):
+    assert read_matrix(write_text(tmp_path / "x.csv", "1\n2\n3\n")).shape == (3, 1)
+    assert read_matrix(write_text(tmp_path / "y.csv", "1,2,3\n")).shape == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2\n3,x\n", "line 3, column 'b' holds 'x', expected a number"),
+        ("1,2\n\n3,\n", "line 3, column 2 holds '', expected a number"),
+        ("1,2\n3\n", "line 2 has 1 columns, expected 2"),
+        ("a,b\n1,2,3\n", "line 2 has 3 columns, expected 2"),
+        ("a,b\n1,1_000\n", "line 2, column 'b' holds '1_000'"),
+        ("1;2\n3;4\n", "line 2, column '1;2' holds '3;4'"),
+        ("a,b\n", "no data"),
+        ("", "no data"),
+        ("\n\n", "no data"),
+    ],
+)
+def test_text_that_is_no_matrix_is_refused_by_line_and_column(tmp_path, text, message):
+    path = write_text(tmp_path / "x.csv", text)
+    with pytest.raises(ValueError, match=rf"x\.csv: .*{message}"):
+        read_matrix(path)
+
+
+@pytest.mark.parametrize("name", ["w.mtx", "w.mtx.gz"])
+@pytest.mark.parametrize("symmetry", ["general", "symmetric"])
+def test_sparse_matrix_market_comes_back_as_csr(tmp_path, name, symmetry):
+    graph = sparse.csr_array(W + W.T)
+    io.mmwrite(tmp_path / "w.mtx", graph, symmetry=symmetry, precision=17)
+    if name.endswith(".gz"):
+        (tmp_path / name).write_bytes(gzip.compress((tmp_path / "w.mtx").read_bytes()))
+    found = read_matrix(tmp_path / name)
+    assert found.format == "csr"
+    np.testing.assert_array_equal(found.toarray(), graph.toarray())
+
+
+def test_dense_matrix_market_comes_back_dense(tmp_path):
+    io.mmwrite(tmp_path / "x.mtx", X, precision=17)
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.mtx"), X)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{BANNER} coordinate pattern general\n% a\n\n2 3 2\n1 1\n2 3\n", [[1, 0, 0], [0, 0, 1]]),
+        (f"{BANNER} Coordinate Integer Symmetric\n2 2 2\n2 1 5\n2 2 1\n", [[0, 5], [5, 1]]),
+        (f"{BANNER} coordinate real general\n2 2 0\n", [[0, 0], [0, 0]]),
+        (f"{BANNER} array real general\n2 2\n1\n2\n3\n4\n", [[1, 3], [2, 4]]),
+        (f"{BANNER} array real symmetric\n2 2\n1\n2\n3\n", [[1, 2], [2, 3]]),
+    ],
+)
+def test_matrix_market_follows_the_format(tmp_path, text, expected):
+    found = read_matrix(write_text(tmp_path / "x.mtx", text))
+    dense = found.toarray() if sparse.issparse(found) else found
+    np.testing.assert_array_equal(dense, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"{BANNER} coordinate complex general\n1 1 0\n", "got coordinate complex general"),
+        (f"{BANNER} coordinate real hermitian\n1 1 0\n", "got coordinate real hermitian"),
+        (f"{BANNER} coordinate real symmetric\n2 3 0\n", "'2 3 0' states no sizes of a symmetric"),
+        (f"{BANNER} coordinate real general\n2 2\n", "'2 2' states no sizes"),
+        (f"{BANNER} coordinate real general\n2 2 1\n1 3 1\n", "entry 1, 3 lies outside"),
+        (f"{BANNER} coordinate real general\n2 2 1\n0 1 1\n", "entry 0, 1 lies outside"),
+        (
+            f"{BANNER} coordinate real general\n2 2 2\n1 1 1\n",
+            "expected 2 lines of 3 .* got 1 of 3",
+        ),
+        (f"{BANNER} coordinate real general\n2 2 1\n1 1\n", "expected 1 lines of 3 .* got 1 of 2"),
+        (f"{BANNER} array real general\n2 2\n1\n2\n3\n", "expected 4 lines of 1 .* got 3 of 1"),
+        (f"{BANNER} array real general\n2 2\n1\nx\n3\n", "could not convert string 'x'"),
+    ],
+)
+def test_matrix_market_that_is_no_real_matrix_is_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=rf"x\.mtx: .*{message}"):
+        read_matrix(write_text(tmp_path / "x.mtx", text))
