@@ -350,7 +350,7 @@ def _verify(bk: ModuleType, W: Any, values: Any, vectors: Any) -> tuple[Any, flo
 
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(vectors[:, columns])
-        r = W @ v - v * values[columns]
+        r = _product(bk, W, v) - v * values[columns]
         norms[columns] = xp.sqrt((r.astype(np.float64) ** 2).sum(axis=0)) / scale
 
     step = bk.panel_width
@@ -358,6 +358,13 @@ def _verify(bk: ModuleType, W: Any, values: Any, vectors: Any) -> tuple[Any, flo
     gram = vectors.T @ vectors
     gram[xp.arange(n), xp.arange(n)] -= 1
     return norms, float(xp.abs(gram).max())
+
+
+def _product(bk: ModuleType, A: Any, X: Any) -> Any:
+    """Return A X for X of shape (m, w), C-contiguous."""
+    out = bk.xp.empty_like(X)
+    bk.spmm(A, X, out, 1.0, 0.0, 0.0)
+    return out
 
 
 # Chebyshev-filtered subspace iteration ---------------------------------------------------------
@@ -439,7 +446,7 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
     previous = xp.zeros_like(v)
     alphas, betas = [], [xp.zeros(n_vectors, dtype=A.dtype)]
     for _ in range(n_steps):
-        w = A @ v - betas[-1] * previous
+        w = _product(bk, A, v) - betas[-1] * previous
         alphas.append((w * v).sum(axis=0))
         w -= alphas[-1] * v
         betas.append(xp.sqrt((w * w).sum(axis=0)))
@@ -553,7 +560,7 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any) -> tuple[np.ndarray, np.ndarr
     AV = xp.empty_like(V)
 
     def apply(columns: slice) -> None:
-        AV[:, columns] = A @ xp.ascontiguousarray(V[:, columns])
+        AV[:, columns] = _product(bk, A, xp.ascontiguousarray(V[:, columns]))
 
     step = bk.panel_width
     panels = [slice(j, min(j + step, width)) for j in range(0, width, step)]
@@ -596,7 +603,7 @@ def _find_missed(bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: A
         block -= V @ (V.T @ block)
         _filter(bk, A, block, degree, interval)
         _orthonormalise(bk, block, V, rng)
-    found = block.T @ (A @ block)
+    found = block.T @ _product(bk, A, block)
     largest = float(np.abs(np.linalg.eigvalsh(bk.to_numpy(found + found.T) / 2)).max())
     if largest > cut + 10 * tol * scale:
         return (

@@ -200,8 +200,9 @@ def _lloyd(bk: ModuleType, X: Any, sq_norms: Any, centers: Any, max_iter: int) -
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
             changed = (now.labels != before).any(axis=1)
-        state = xp.stack([changed, now.sq_distances.sum(axis=1), (now.counts == 0).sum(axis=1)])
-        state = bk.to_numpy(state)  # the one synchronisation of the iteration
+        n_empty = (now.counts == 0).sum(axis=1).astype(np.float64)
+        state = [changed.astype(np.float64), now.sq_distances.sum(axis=1), n_empty]
+        state = bk.to_numpy(xp.stack(state))  # the one synchronisation of the iteration
         going = (state[0] > 0) & (i < max_iter)
         for r in np.flatnonzero(~going):
             inertias[active[r]] = state[1, r]

@@ -24,8 +24,6 @@ __all__ = [
     "within_range",
 ]
 
-TILE_BYTES = 2**27  # a tile of scores, if memory allows
-
 
 class Neighbors(NamedTuple):
     """The nearest neighbours of every row.
@@ -163,7 +161,7 @@ def _is_integral(bk: ModuleType, X: Any) -> bool:
 
 def _row_step(bk: ModuleType, bytes_per_row: int) -> int:
     """Return how many rows of that size make a tile."""
-    return max(1, min(TILE_BYTES, bk.free_memory() // 16) // max(bytes_per_row, 1))
+    return max(1, min(bk.tile_bytes, bk.free_memory() // 16) // max(bytes_per_row, 1))
 
 
 def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ __all__ = [
     "asarray",
     "connected_components",
     "describe",
+    "device_of",
     "free_memory",
     "lanczos",
     "locality_order",
@@ -31,6 +33,7 @@ __all__ = [
     "sparse",
     "spmm",
     "synchronize",
+    "tile_bytes",
     "to_numpy",
     "xp",
 ]
@@ -40,6 +43,7 @@ xp = np
 
 LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
+tile_bytes = 2**27  # scores of a block of rows, where memory allows
 
 
 def asarray(x: Any, dtype: Any = None) -> np.ndarray:
@@ -50,6 +54,11 @@ def asarray(x: Any, dtype: Any = None) -> np.ndarray:
 def to_numpy(x: Any) -> np.ndarray:
     """Return `x` as a NumPy array."""
     return np.asarray(x)
+
+
+def device_of(x: Any) -> AbstractContextManager:  # noqa: ARG001 - the seam's signature
+    """Return a context in which the device of `x` is the current one."""
+    return nullcontext()
 
 
 def synchronize() -> None:
