@@ -14,7 +14,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "SpecialK": "specialk",
-    "ConvergenceError": "eigen",
+    "ConvergenceError": "chebyshev",
     "PowerWarning": "sweep",
     "affinity_matrix": "graph",
     "attainable_log_p": "bounds",

@@ -13,23 +13,17 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.chebyshev import chebyshev, find_missed, product
 
-__all__ = ["ConvergenceError", "Eigenpairs", "eigenpairs"]
+__all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
 SMALL = 64  # components up to this size are solved densely in batches
 DENSE_ROWS = 600  # "auto": dense up to here, and where more than a third of all pairs is wanted
-MAX_DEGREE = 1000
-GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio that a filter may make
 FLOOR = {"float32": 1e-5, "float64": 1e-13}  # tolerances below this are out of reach
-
-
-class ConvergenceError(RuntimeError):
-    """An iterative method ended without a usable result; the message says why and what helps."""
 
 
 class Eigenpairs(NamedTuple):
@@ -297,13 +291,13 @@ def _solve(
     if solver == "lanczos":
         v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
         values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
-        failure = failure or _find_missed(bk, A, values, vectors, tol, rng)
+        failure = failure or find_missed(bk, A, values, vectors, tol, rng)
     else:
         solver = "chebyshev"
         order = bk.locality_order(A)
         if order is not None:
             A, rows = _permuted(bk, A, order), rows[order]
-        values, vectors, failure = _chebyshev(bk, A, n, tol, max_iter or 100, rng)
+        values, vectors, failure = chebyshev(bk, A, n, tol, max_iter or 100, rng)
     return _Part(rows, values, vectors, solver, failure)
 
 
@@ -350,7 +344,7 @@ def _verify(bk: ModuleType, W: Any, values: Any, vectors: Any) -> tuple[Any, flo
 
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(vectors[:, columns])
-        r = _product(bk, W, v) - v * values[columns]
+        r = product(bk, W, v) - v * values[columns]
         norms[columns] = xp.sqrt((r.astype(np.float64) ** 2).sum(axis=0)) / scale
 
     step = bk.panel_width
@@ -358,256 +352,3 @@ def _verify(bk: ModuleType, W: Any, values: Any, vectors: Any) -> tuple[Any, flo
     gram = vectors.T @ vectors
     gram[xp.arange(n), xp.arange(n)] -= 1
     return norms, float(xp.abs(gram).max())
-
-
-def _product(bk: ModuleType, A: Any, X: Any) -> Any:
-    """Return A X for X of shape (m, w), C-contiguous."""
-    out = bk.xp.empty_like(X)
-    bk.spmm(A, X, out, 1.0, 0.0, 0.0)
-    return out
-
-
-# Chebyshev-filtered subspace iteration ---------------------------------------------------------
-
-
-class _Interval(NamedTuple):
-    """The part of the spectrum that the filter damps: T_d((A - centre)/half)."""
-
-    centre: float
-    half: float
-
-    def growth(self, value: float) -> float:
-        """Return g with |T_d| ≈ e^(d g)/2 at `value`; 0 inside the interval."""
-        return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
-
-
-def _interval(low: float, cut: float, scale: float) -> _Interval:
-    """Damp [-cut, cut], less what lies below the spectrum's lower end `low`."""
-    low = max(low, -cut)
-    half = max((cut - low) / 2, 1e-4 * scale)
-    return _Interval((cut + low) / 2, half)
-
-
-def _chebyshev(
-    bk: ModuleType, A: Any, n: int, tol: float, max_iter: int, rng: Any
-) -> tuple[Any, Any, str]:
-    """Return the n pairs of largest magnitude and "" or what went wrong.
-
-    V holds Ritz vectors by falling magnitude. Each round filters those not yet converged,
-    orthonormalises, and projects; the longest prefix within the tolerance is locked.
-    """
-    xp, m = bk.xp, A.shape[0]
-    dtype = np.dtype(A.dtype)
-    n_block = min(m, n + max(16, math.ceil(0.15 * n)))
-    low, scale, cut = _spectrum(bk, A, n_block, rng)
-    V = xp.empty((m, n_block), dtype=dtype)
-    V[...] = bk.asarray(rng.standard_normal((m, n_block)), dtype=dtype)
-    theta = np.full(n_block, cut)
-    theta[0] = scale
-    worst, n_locked = 1.0, 0
-    for i in range(max_iter):
-        interval = _interval(low, cut, scale)
-        degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, dtype.name)
-        if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
-            degree = max(1, degree // 2)
-        active = V[:, n_locked:]
-        _filter(bk, A, active, degree, interval)
-        _orthonormalise(bk, active, V[:, :n_locked], rng)
-        values, norms = _rayleigh_ritz(bk, A, active)
-        theta = np.concatenate([theta[:n_locked], values])
-        scale = max(scale, float(np.abs(theta).max()))
-        norms = norms / float(np.abs(theta).max() or 1.0)
-        good = norms[: n - n_locked] <= 0.5 * tol
-        new = good.size if good.all() else int(np.argmin(good))
-        n_locked += new
-        if n_locked >= n:
-            order = np.argsort(-np.abs(theta[:n]), kind="stable")
-            V, theta = V[:, bk.asarray(order)], theta[order]
-            missed = _find_missed(bk, A, bk.asarray(theta), V, tol, rng)
-            return bk.asarray(theta.astype(dtype)), V, missed
-        worst = float(norms[new : new + n - n_locked].max())
-        low = min(low, float(theta.min()))
-        if i > 1:  # until then the estimate is nearer than the last Ritz value
-            cut = float(abs(theta[-1]))
-    failure = f"Chebyshev iteration locked {n_locked} of {n} eigenpairs in {max_iter} filters."
-    return bk.asarray(theta[:n].astype(dtype)), V[:, :n], failure
-
-
-def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, float, float]:
-    """Estimate the lowest eigenvalue, the largest magnitude, and that of pair `n_block`.
-
-    Forty Lanczos steps from eight vectors at once: their Ritz values and weights estimate the
-    density of the spectrum (Lin, Saad & Yang, SIAM Review 2016).
-    """
-    xp, m = bk.xp, A.shape[0]
-    n_vectors, n_steps = 8, min(40, m)
-    start = rng.standard_normal((m, n_vectors))
-    v = bk.asarray(start / np.linalg.norm(start, axis=0), dtype=A.dtype)
-    previous = xp.zeros_like(v)
-    alphas, betas = [], [xp.zeros(n_vectors, dtype=A.dtype)]
-    for _ in range(n_steps):
-        w = _product(bk, A, v) - betas[-1] * previous
-        alphas.append((w * v).sum(axis=0))
-        w -= alphas[-1] * v
-        betas.append(xp.sqrt((w * w).sum(axis=0)))
-        previous, v = v, w / xp.where(betas[-1] > 0, betas[-1], 1)
-    alpha = bk.to_numpy(xp.stack(alphas)).astype(np.float64)
-    beta = bk.to_numpy(xp.stack(betas[1:])).astype(np.float64)
-    values, weights, lowest = [], [], []
-    for i in range(n_vectors):
-        ends = np.flatnonzero(beta[:, i] <= 1e-6 * np.abs(alpha[:, i]).max())
-        steps = int(ends[0]) + 1 if ends.size else n_steps  # an invariant subspace was reached
-        nodes, basis = eigh_tridiagonal(alpha[:steps, i], beta[: steps - 1, i])
-        values.append(nodes)
-        weights.append(basis[0] ** 2 / n_vectors)
-        lowest.append(nodes[0] - abs(beta[steps - 1, i] * basis[-1, 0]))
-    values, weights = np.concatenate(values), np.concatenate(weights)
-    order = np.argsort(-np.abs(values))
-    counted = m * np.cumsum(weights[order])
-    cut = float(np.abs(values[order])[min(np.searchsorted(counted, n_block), order.size - 1)])
-    scale = float(np.abs(values).max())
-    return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
-
-
-def _degree(
-    interval: _Interval, scale: float, top: float, last: float, reduction: float, dtype: str
-) -> int:
-    """Choose the degree: enough to converge, no more than rounding bears, at most 1000.
-
-    `top` is the largest Ritz value not locked, `last` the n-th, `reduction` the factor still
-    missing. Locked vectors return from rounding with the growth of `scale`: a little more of
-    that is bearable, since they are projected out again.
-    """
-    bearable = min(
-        GROWTH[dtype] / max(interval.growth(top), 1e-6),
-        1.2 * GROWTH[dtype] / max(interval.growth(scale), 1e-6),
-    )
-    needed = math.log(20 * max(reduction, 1.0)) / max(interval.growth(last), 1e-6)
-    return max(1, int(min(bearable, needed + 1, MAX_DEGREE)))
-
-
-def _filter(bk: ModuleType, A: Any, V: Any, degree: int, interval: _Interval) -> None:
-    """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length."""
-    xp = bk.xp
-
-    def run(columns: slice) -> None:
-        before = xp.ascontiguousarray(V[:, columns])
-        now = xp.empty_like(before)
-        bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
-        for _ in range(degree - 1):
-            bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0)
-            before, now = now, before
-        norm = xp.sqrt((now * now).sum(axis=0))
-        V[:, columns] = now / xp.where(norm > 0, norm, 1)
-
-    step = bk.panel_width
-    bk.map_chunks(run, (slice(j, min(j + step, V.shape[1])) for j in range(0, V.shape[1], step)))
-
-
-def _orthonormalise(bk: ModuleType, V: Any, locked: Any, rng: Any) -> None:
-    """Make the columns of V orthonormal, and orthogonal to `locked`, in place.
-
-    Cholesky-QR, once from the Gram matrix as it is and once more for the last digits. A block of
-    deficient rank (a matrix of low rank has such filters) keeps its range and takes fresh
-    random columns for the rest.
-    """
-    xp = bk.xp
-    for _ in range(5):
-        if locked.shape[1]:
-            V -= locked @ (locked.T @ V)
-        gram = V.T @ V
-        factor = _cholesky(xp, gram)
-        if factor is None:
-            _replace_dependent(bk, V, gram, rng)
-            continue
-        V[...] = V @ xp.linalg.inv(factor).T
-        error = float(xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max())
-        if error < 1e-2:  # the Gram matrix before the step: afterwards it is at round-off
-            return
-    msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
-    raise ConvergenceError(msg)
-
-
-def _cholesky(xp: Any, gram: Any) -> Any | None:
-    """Return the Cholesky factor, or None if `gram` is not safely positive definite."""
-    try:
-        factor = xp.linalg.cholesky(gram)
-    except np.linalg.LinAlgError:
-        return None
-    pivots = xp.diagonal(factor)
-    eps = float(np.finfo(gram.dtype).eps)
-    # a pivot near √eps is rounding, and CuPy marks failure with NaN only
-    safe = bool((pivots > 10 * math.sqrt(eps * gram.shape[0])).all())
-    return factor if safe else None
-
-
-def _replace_dependent(bk: ModuleType, V: Any, gram: Any, rng: Any) -> None:
-    """Replace V by a basis of its numerical range and random columns, in place."""
-    xp = bk.xp
-    values, basis = xp.linalg.eigh(gram.astype(np.float64))
-    eps = float(np.finfo(gram.dtype).eps)
-    keep = values > 100 * eps * gram.shape[0] * values[-1]
-    columns = V @ (basis[:, keep] / xp.sqrt(values[keep])).astype(V.dtype)
-    rank = columns.shape[1]
-    fresh = rng.standard_normal((V.shape[0], V.shape[1] - rank)) / math.sqrt(V.shape[0])
-    V[:, :rank] = columns[:, ::-1]
-    V[:, rank:] = bk.asarray(fresh, dtype=V.dtype)
-
-
-def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Turn V into Ritz vectors by falling magnitude; return values and residual norms."""
-    xp, width = bk.xp, V.shape[1]
-    AV = xp.empty_like(V)
-
-    def apply(columns: slice) -> None:
-        AV[:, columns] = _product(bk, A, xp.ascontiguousarray(V[:, columns]))
-
-    step = bk.panel_width
-    panels = [slice(j, min(j + step, width)) for j in range(0, width, step)]
-    bk.map_chunks(apply, panels)
-    H = V.T @ AV
-    values, basis = xp.linalg.eigh((H + H.T) / 2)
-    order = xp.argsort(-xp.abs(values))
-    values, basis = values[order], xp.ascontiguousarray(basis[:, order])
-    V[...] = V @ basis
-    AV = AV @ basis
-    norms = xp.empty(width)
-
-    def measure(columns: slice) -> None:
-        r = AV[:, columns] - V[:, columns] * values[columns]
-        norms[columns] = xp.sqrt((r.astype(np.float64) ** 2).sum(axis=0))
-
-    bk.map_chunks(measure, panels)
-    return bk.to_numpy(values), bk.to_numpy(norms)
-
-
-def _find_missed(bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: Any) -> str:
-    """Search the complement of V for eigenvalues larger than the smallest of `values`.
-
-    Filters sixteen random vectors, kept orthogonal to V, and looks at their Ritz values. Finds
-    with near certainty what lies clearly above; pairs within about a percent of the smallest
-    can escape (Kuczynski & Wozniakowski 1992 give the probabilities).
-    """
-    xp, m = bk.xp, A.shape[0]
-    width = min(16, m - V.shape[1])
-    if width < 1:
-        return ""
-    magnitudes = np.abs(bk.to_numpy(values))
-    scale, cut = float(magnitudes.max()), float(magnitudes.min())
-    interval = _interval(-scale, cut, scale or 1.0)
-    limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
-    degree = max(1, min(30, int(limit)))
-    block = xp.empty((m, width), dtype=A.dtype)
-    block[...] = bk.asarray(rng.standard_normal((m, width)), dtype=A.dtype)
-    for _ in range(max(2, min(8, 90 // degree))):
-        block -= V @ (V.T @ block)
-        _filter(bk, A, block, degree, interval)
-        _orthonormalise(bk, block, V, rng)
-    found = block.T @ _product(bk, A, block)
-    largest = float(np.abs(np.linalg.eigvalsh(bk.to_numpy(found + found.T) / 2)).max())
-    if largest > cut + 10 * tol * scale:
-        return (
-            f"An eigenvalue of magnitude {largest:.8g} is missing: the smallest returned has "
-            f"{cut:.8g}."
-        )
-    return ""

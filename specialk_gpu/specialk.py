@@ -20,7 +20,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
-from specialk_gpu.eigen import SOLVERS, ConvergenceError, Eigenpairs, eigenpairs
+from specialk_gpu.chebyshev import ConvergenceError
+from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
 from specialk_gpu.embedding import embed
 from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
 from specialk_gpu.neighbors import duplicate_groups
