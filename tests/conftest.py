@@ -1,0 +1,38 @@
+"""Every test body takes both backends: the fixture `bk` is the backend module."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from specialk_gpu.backend import cuda_verdict, get_backend
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--require-gpu",
+        action="store_true",
+        help="tests marked 'gpu' fail, instead of being skipped, where CUDA cannot run",
+    )
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu"):
+        reason = cuda_verdict().reason
+        if reason and item.config.getoption("--require-gpu"):
+            pytest.fail(f"--require-gpu, but {reason}", pytrace=False)
+        if reason:
+            pytest.skip(reason)
+
+
+@pytest.fixture(params=["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+def bk(request):
+    return get_backend(request.param)
+
+
+@pytest.fixture(scope="session")
+def mnist_folder():
+    folder = os.environ.get("SPECIALK_MNIST")
+    if not folder:
+        pytest.skip("SPECIALK_MNIST does not name the folder of MNIST's idx files")
+    return Path(folder)
