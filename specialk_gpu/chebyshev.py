@@ -42,11 +42,9 @@ class _Interval(NamedTuple):
         return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
 
 
-def _interval(low: float, cut: float, scale: float) -> _Interval:
-    """Damp [-cut, cut], less what lies below the spectrum's lower end `low`."""
-    low = max(low, -cut)
-    half = max((cut - low) / 2, 1e-4 * scale)
-    return _Interval((cut + low) / 2, half)
+def _interval(low: float, high: float, scale: float) -> _Interval:
+    """Damp [low, high], which may be empty or a point."""
+    return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 
 
 def chebyshev(
@@ -65,9 +63,14 @@ def chebyshev(
     V[...] = bk.asarray(rng.standard_normal((m, n_block)), dtype=dtype)
     theta = np.full(n_block, cut)
     theta[0] = scale
-    worst, n_locked = 1.0, 0
+    worst, n_locked, stuck = 1.0, 0, False
     for i in range(max_iter):
-        interval = _interval(low, cut, scale)
+        interval = _interval(max(low, -cut), cut, scale)
+        if stuck:
+            # The block ends inside a repeated eigenvalue, or ±λ turn in it as one, or a high degree
+            # has left too much rounding: a lower cut, nearer on one side, is the way out of all.
+            last = abs(float(theta[n - 1]))
+            interval = _interval(max(low, -0.98 * last), 0.92 * last, scale)
         degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, dtype.name)
         if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
             degree = max(1, degree // 2)
@@ -86,10 +89,13 @@ def chebyshev(
             V, theta = V[:, bk.asarray(order)], theta[order]
             missed = find_missed(bk, A, bk.asarray(theta), V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
-        worst = float(norms[new : new + n - n_locked].max())
+        before, worst = worst, float(norms[new : new + n - n_locked].max())
+        stuck = not stuck and new == 0 and worst > 0.5 * before
         low = min(low, float(theta.min()))
-        if i > 1:  # until then the estimate is nearer than the last Ritz value
-            cut = float(abs(theta[-1]))
+        gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
+        settled = np.flatnonzero(norms[n - theta.size :] <= 0.1 * gaps)
+        if settled.size:
+            cut = float(abs(theta[n + settled[-1]]))
     failure = f"Chebyshev iteration locked {n_locked} of {n} eigenpairs in {max_iter} filters."
     return bk.asarray(theta[:n].astype(dtype)), V[:, :n], failure
 
@@ -195,10 +201,10 @@ def _cholesky(xp: Any, gram: Any) -> Any | None:
         factor = xp.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
         return None
-    pivots = xp.diagonal(factor)
+    # a pivot near √eps is rounding; CuPy returns a failed factor without a word
     eps = float(np.finfo(gram.dtype).eps)
-    # a pivot near √eps is rounding, and CuPy marks failure with NaN only
-    safe = bool((pivots > 10 * math.sqrt(eps * gram.shape[0])).all())
+    safe = bool((xp.diagonal(factor) > 10 * math.sqrt(eps * gram.shape[0])).all())
+    safe = safe and float(xp.abs(factor @ factor.T - gram).max()) < math.sqrt(eps)
     return factor if safe else None
 
 
@@ -255,7 +261,7 @@ def find_missed(bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: An
         return ""
     magnitudes = np.abs(bk.to_numpy(values))
     scale, cut = float(magnitudes.max()), float(magnitudes.min())
-    interval = _interval(-scale, cut, scale or 1.0)
+    interval = _interval(-cut, cut, scale or 1.0)
     limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
     degree = max(1, min(30, int(limit)))
     block = xp.empty((m, width), dtype=A.dtype)

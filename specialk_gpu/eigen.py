@@ -22,7 +22,6 @@ __all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
 SMALL = 64  # components up to this size are solved densely in batches
-DENSE_ROWS = 600  # "auto": dense up to here, and where more than a third of all pairs is wanted
 FLOOR = {"float32": 1e-5, "float64": 1e-13}  # tolerances below this are out of reach
 
 
@@ -93,8 +92,9 @@ def eigenpairs(
         1 <= n <= m.
     solver : {"auto", "dense", "lanczos", "chebyshev"}
         "lanczos" is ARPACK or its counterpart in CuPy; "chebyshev" a Chebyshev-filtered
-        subspace iteration, made for hundreds of pairs. "auto" takes "dense" for small
-        components and where more than a third of all pairs is wanted, and "chebyshev" elsewhere.
+        subspace iteration, made for hundreds of pairs. "auto" takes "dense" for components up
+        to 300 rows, up to 1000 where a fifth of all pairs is wanted, and where half is; and
+        "chebyshev" elsewhere.
     tol : float
         Largest residual allowed, relative to the largest magnitude. Not below 1e-13 for
         float64 and 1e-5 for float32.
@@ -285,7 +285,7 @@ def _solve(
 ) -> _Part:
     """Solve one component with the solver asked for, or chosen by size."""
     m = A.shape[0]
-    if solver == "dense" or n >= m - 2 or (solver == "auto" and (m <= DENSE_ROWS or 3 * n > m)):
+    if solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n)):
         values, vectors = _dense(bk, A, n)
         return _Part(rows, values, vectors, "dense", "")
     if solver == "lanczos":
@@ -301,13 +301,18 @@ def _solve(
     return _Part(rows, values, vectors, solver, failure)
 
 
+def _is_dense_faster(m: int, n: int) -> bool:
+    """Say whether a full decomposition beats the filter: see benchmarks/eigen_solvers.py."""
+    return m <= 300 or (m <= 1000 and 5 * n >= m) or 2 * n >= m
+
+
 def _dense(bk: ModuleType, A: Any, n: int) -> tuple[Any, Any]:
     """Return the n pairs of largest magnitude from a full decomposition in float64."""
     xp = bk.xp
     dense = A.toarray() if hasattr(A, "toarray") else A @ xp.eye(A.shape[0], dtype=A.dtype)
-    values, vectors = xp.linalg.eigh(dense)
+    values, vectors = xp.linalg.eigh(dense.astype(np.float64, copy=False))
     order = xp.argsort(-xp.abs(values))[:n]
-    return values[order], vectors[:, order]
+    return values[order].astype(A.dtype), vectors[:, order].astype(A.dtype)
 
 
 def _merge(bk: ModuleType, m: int, n: int, parts: list[_Part]) -> tuple[Any, Any]:

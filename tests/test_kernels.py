@@ -1,0 +1,152 @@
+"""The CUDA kernels, compiled for the host as they are, against the NumPy backend."""
+
+import ctypes
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import specialk_gpu.backend
+from specialk_gpu.backend import cpu
+from specialk_gpu.graph import knn_graph
+
+KERNELS = Path(specialk_gpu.backend.__file__).parent / "kernels"
+SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+
+
+def launcher(name, parameters):
+    """Write a host function that launches kernel `name` on a grid of blocks."""
+    arguments = ", ".join(re.findall(r"(\w+)(?:,|$)", " ".join(parameters.split())))
+    return (
+        f'extern "C" void launch_{name}(unsigned gx, unsigned gy, unsigned bx, unsigned by, '
+        f"{parameters}) {{ host::launch({{gx, gy, 1}}, {{bx, by, 1}}, "
+        f"[&] {{ {name}({arguments}); }}); }}\n"
+    )
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory):
+    """Return launch(name, grid, block, *arguments) for all kernels; arrays go by address."""
+    compiler = shutil.which("g++")
+    if compiler is None:
+        pytest.skip("g++ is needed to run the kernels on the host")
+    folder = tmp_path_factory.mktemp("kernels")
+    source = '#include "cuda_on_host.h"\n'
+    for path in sorted(KERNELS.glob("*.cu")):
+        source += f'#include "{path}"\n'
+        for name, parameters in SIGNATURE.findall(path.read_text()):
+            source += launcher(name, parameters)
+    (folder / "kernels.cpp").write_text(source)
+    options = ["-std=c++20", "-O1", "-ffp-contract=off", "-pthread", "-shared", "-fPIC", "-Wall"]
+    include = f"-I{Path(__file__).parent}"
+    command = [compiler, *options, include, "-o", "kernels.so", "kernels.cpp"]
+    subprocess.run(command, cwd=folder, check=True)
+    library = ctypes.CDLL(str(folder / "kernels.so"))
+
+    def launch(name, grid, block, *arguments):
+        sizes = [ctypes.c_uint(size) for size in (*grid, *block)]
+        values = [
+            ctypes.c_void_p(a.ctypes.data) if a.ndim else np.ctypeslib.as_ctypes_type(a.dtype)(a)
+            for a in arguments
+        ]
+        getattr(library, f"launch_{name}")(*sizes, *values)
+
+    return launch
+
+
+@pytest.fixture
+def gpu(kernels, monkeypatch):
+    """Return backend/gpu.py with NumPy in CuPy's place and the kernels on the host."""
+
+    class RawModule:
+        def __init__(self, code, options):
+            assert "__global__" in code
+            assert options == ("-std=c++17",)
+
+        def get_function(self, name):
+            return lambda grid, block, arguments: kernels(
+                name, (*grid, 1)[:2], (*block, 1)[:2], *arguments
+            )
+
+    cupy, cupyx, cupyx_scipy = ModuleType("cupy"), ModuleType("cupyx"), ModuleType("cupyx.scipy")
+    cupy.__getattr__ = lambda name: getattr(np, name)
+    cupy.asnumpy, cupy.RawModule = np.asarray, RawModule
+    cupyx.scatter_min = np.minimum.at
+    cupyx.scipy, cupyx_scipy.sparse = cupyx_scipy, scipy.sparse
+    for module in (cupy, cupyx, cupyx_scipy):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
+    path = KERNELS.parent / "gpu.py"
+    spec = importlib.util.spec_from_file_location("gpu_on_host", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("t", "m", "n"), [(3, 1000, 19), (2, 256, 256), (2, 5, 5), (1, 7000, 1)])
+def test_select_finds_all_the_smallest(gpu, dtype, t, m, n):
+    scores = np.random.default_rng(m).standard_normal((t, m)).astype(dtype)
+    places, limits = gpu.select_smallest(scores, n)
+    for row in range(t):
+        inside = np.sort(places[row][places[row] >= 0])
+        assert inside.tolist() == np.flatnonzero(scores[row] <= limits[row]).tolist()
+        assert inside.size >= n
+
+
+def test_select_of_many_falls_back_to_a_partition(gpu):
+    scores = np.random.default_rng(0).standard_normal((2, 900)).astype(np.float32)
+    places, limits = gpu.select_smallest(scores, 300)
+    for row in range(2):
+        assert np.delete(scores[row], places[row]).min() >= limits[row]
+        assert np.unique(places[row]).size == 300
+
+
+def test_select_marks_rows_with_too_many_ties(gpu):
+    places, limits = gpu.select_smallest(np.zeros((1, 500), dtype=np.float32), 3)
+    assert limits[0] == -np.inf
+    assert (places >= 0).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 31, 32, 33, 784])
+def test_distances_have_the_bits_of_the_host(gpu, dtype, d):
+    rng = np.random.default_rng(d)
+    X = rng.standard_normal((20, d)).astype(dtype)
+    rows, columns = rng.integers(20, size=(2, 13))
+    expected = cpu.pair_sq_distances(X, rows, columns)
+    assert gpu.pair_sq_distances(X, rows, columns).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 31, 33, 64, 130])
+@pytest.mark.parametrize(("alpha", "shift", "beta"), [(1, 0, 0), (2.5, 0.25, -1)])
+def test_spmm_is_the_recurrence(gpu, dtype, width, alpha, shift, beta):
+    rng = np.random.default_rng(width)
+    A = knn_graph(rng.standard_normal((45, 3)), 4).astype(dtype)
+    X = rng.standard_normal((45, width)).astype(dtype)
+    before = rng.standard_normal((45, width)).astype(dtype)
+    out = before.copy() if beta else np.full_like(before, np.nan)
+    gpu.spmm(A, X, out, alpha, shift, beta)
+    expected = alpha * (A.toarray() @ X - shift * X) + (beta * before if beta else 0)
+    assert np.abs(out - expected).max() < 20 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("density", [0.002, 0.01, 0.1])
+def test_components_are_those_of_the_host(gpu, density):
+    rng = np.random.default_rng(3)
+    W = scipy.sparse.random_array((300, 300), density=density, rng=rng)
+    W = scipy.sparse.csr_matrix(W + W.T)
+    count, component = gpu.connected_components(W)
+    expected_count, expected = cpu.connected_components(W)
+    assert count == expected_count
+    assert component.tolist() == expected.tolist()
+    path = scipy.sparse.csr_matrix(scipy.sparse.diags_array([np.ones(99)] * 2, offsets=[-1, 1]))
+    assert gpu.connected_components(path)[0] == 1
