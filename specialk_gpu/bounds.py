@@ -62,13 +62,14 @@ def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
     clusters = xp.arange(n_clusters)[:, None]
     counts, sums = xp.zeros(n_clusters), xp.zeros((n_clusters, n))
     squares = xp.zeros((n_clusters, n))
-    for start in range(0, m, step):
-        member = (labels[start : start + step] == clusters).astype(np.float64)  # (k, t)
-        part = D[start : start + step].astype(np.float64)  # (t, n), a copy
-        counts += member.sum(axis=1)
-        sums += member @ part
-        part *= part
-        squares += member @ part
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the sums
+        for start in range(0, m, step):
+            member = (labels[start : start + step] == clusters).astype(np.float64)  # (k, t)
+            part = D[start : start + step].astype(np.float64)  # (t, n), a copy
+            counts += member.sum(axis=1)
+            sums += member @ part
+            part *= part
+            squares += member @ part
     return ClusterStats(counts, sums, squares)
 
 
@@ -157,7 +158,8 @@ def attainable_log_p(n_rows: int, n_columns: int) -> float:
     Taken over all sizes of the smaller cluster, with columns that are constant on one of the
     clusters and zero on the other, in proportion to their sizes: the effect :math:`-\log p / n`
     then peaks near 4/9, when a third of the rows is in the smaller one. A significance level
-    below this value means that a split of these data cannot be accepted, however clear.
+    below this value means that a split of these data cannot be accepted, however clear, unless
+    most columns are those of a small cluster.
 
     Parameters
     ----------

@@ -65,19 +65,22 @@ def chebyshev(
     theta[0] = scale
     worst, n_locked, stuck = 1.0, 0, False
     for i in range(max_iter):
-        interval = _interval(max(low, -cut), cut, scale)
-        if stuck:
-            # The block ends inside a repeated eigenvalue, or ±λ turn in it as one, or a high degree
-            # has left too much rounding: a lower cut, nearer on one side, is the way out of all.
-            last = abs(float(theta[n - 1]))
-            interval = _interval(max(low, -0.98 * last), 0.92 * last, scale)
+        # The way out of a repeated eigenvalue wider than the block, and of the rounding of a high
+        # degree, is to cut clearly below and to add what A does to the block.
+        edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
+        interval = _interval(max(low, -edge), edge, scale)
         degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, dtype.name)
         if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
             degree = max(1, degree // 2)
         active = V[:, n_locked:]
         _filter(bk, A, active, degree, interval)
         _orthonormalise(bk, active, V[:, :n_locked], rng)
-        values, norms = _rayleigh_ritz(bk, A, active)
+        block = _expanded(bk, A, V, n_locked, rng) if stuck else active
+        values, norms = _rayleigh_ritz(bk, A, block)
+        if stuck:
+            width = n_block - n_locked
+            active[...], values, norms = block[:, :width], values[:width], norms[:width]
+        del block
         theta = np.concatenate([theta[:n_locked], values])
         scale = max(scale, float(np.abs(theta).max()))
         norms = norms / float(np.abs(theta).max() or 1.0)
@@ -90,10 +93,10 @@ def chebyshev(
             missed = find_missed(bk, A, bk.asarray(theta), V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
         before, worst = worst, float(norms[new : new + n - n_locked].max())
-        stuck = not stuck and new == 0 and worst > 0.5 * before
+        stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
         low = min(low, float(theta.min()))
         gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
-        settled = np.flatnonzero(norms[n - theta.size :] <= 0.1 * gaps)
+        settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
         if settled.size:
             cut = float(abs(theta[n + settled[-1]]))
     failure = f"Chebyshev iteration locked {n_locked} of {n} eigenpairs in {max_iter} filters."
@@ -221,6 +224,20 @@ def _replace_dependent(bk: ModuleType, V: Any, gram: Any, rng: Any) -> None:
     V[:, rank:] = bk.asarray(fresh, dtype=V.dtype)
 
 
+def _expanded(bk: ModuleType, A: Any, V: Any, n_locked: int, rng: Any) -> Any:
+    """Return V[:, n_locked:] and, orthonormal to V, what A adds to its range.
+
+    Eigenvalues ±λ turn as one in every even or odd polynomial: where more of them come together
+    than the block holds, it converges to a mixture, whose range A leaves in one direction only.
+    """
+    xp, (m, width) = bk.xp, V.shape
+    active = V[:, n_locked:]
+    image = product(bk, A, xp.ascontiguousarray(active[:, : m - width]))
+    image /= xp.sqrt((image * image).sum(axis=0).max())
+    _orthonormalise(bk, image, V, rng)
+    return xp.concatenate([active, image], axis=1)
+
+
 def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any) -> tuple[np.ndarray, np.ndarray]:
     """Turn V into Ritz vectors by falling magnitude; return values and residual norms."""
     xp, width = bk.xp, V.shape[1]
@@ -248,12 +265,14 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any) -> tuple[np.ndarray, np.ndarr
     return bk.to_numpy(values), bk.to_numpy(norms)
 
 
-def find_missed(bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: Any) -> str:
+def find_missed(
+    bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: Any, *, max_degree: int = 30
+) -> str:
     """Search the complement of V for eigenvalues larger than the smallest of `values`.
 
-    Filters sixteen random vectors, kept orthogonal to V, and looks at their Ritz values. Finds
-    with near certainty what lies clearly above; pairs within about a percent of the smallest
-    can escape (Kuczynski & Wozniakowski 1992 give the probabilities).
+    Filters sixteen random vectors, kept orthogonal to V, and looks at what A does to them. Finds
+    with near certainty what lies clearly above; pairs within about 3 / `max_degree`² of the
+    smallest can escape (Kuczynski & Wozniakowski 1992 give the probabilities).
     """
     xp, m = bk.xp, A.shape[0]
     width = min(16, m - V.shape[1])
@@ -263,15 +282,15 @@ def find_missed(bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: An
     scale, cut = float(magnitudes.max()), float(magnitudes.min())
     interval = _interval(-cut, cut, scale or 1.0)
     limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
-    degree = max(1, min(30, int(limit)))
+    degree = max(1, min(max_degree, int(limit)))
     block = xp.empty((m, width), dtype=A.dtype)
     block[...] = bk.asarray(rng.standard_normal((m, width)), dtype=A.dtype)
-    for _ in range(max(2, min(8, 90 // degree))):
+    for _ in range(max(2, min(8, 3 * max_degree // degree))):
         block -= V @ (V.T @ block)
         _filter(bk, A, block, degree, interval)
         _orthonormalise(bk, block, V, rng)
-    found = block.T @ product(bk, A, block)
-    largest = float(np.abs(np.linalg.eigvalsh(bk.to_numpy(found + found.T) / 2)).max())
+    image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
+    largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
     if largest > cut + 10 * tol * scale:
         return (
             f"An eigenvalue of magnitude {largest:.8g} is missing: the smallest returned has "

@@ -12,7 +12,7 @@ __all__ = ["embed"]
 
 
 def embed(values: Any, vectors: Any, *, drop_correlated: float | None = None) -> Any:
-    r"""Return :math:`D_{ji} = |V_{ji}|\,|\lambda_i|^{1/2}` [HD19, Alg. 1, line 2].
+    r"""Return :math:`D_{ji} = |V_{ji}|\,|\lambda_i|^{1/2}` [HD19, Algorithm 1, line 2].
 
     Parameters
     ----------

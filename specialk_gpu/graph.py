@@ -144,24 +144,28 @@ def radius_graph(
     xp, m = bk.xp, X.shape[0]
     X, unit = within_range(bk, X)
     if radius is None:
-        found = nearest_neighbors(X, n_neighbors)
-        # ε² is measured on the pair that decides: the square of a rounded root might miss it
-        kth = xp.argsort(found.distances[:, -1], kind="stable")[math.ceil(coverage * m) - 1]
-        kth = kth.reshape(1)
-        sq_radius = float(bk.pair_sq_distances(X, kth, found.indices[kth, -1])[0])
-    elif radius > 0 and math.isfinite(radius):
-        sq_radius = (radius / unit) ** 2
-    else:
+        kth = xp.sort(nearest_neighbors(X, n_neighbors).distances[:, -1])
+        radius = float(kth[math.ceil(coverage * m) - 1]) * unit
+    elif not (radius > 0 and math.isfinite(radius)):
         msg = f"radius must be a positive number, got {radius}."
         raise ValueError(msg)
+    sq_radius = _largest_square(radius / unit)
     counts = count_within(X, sq_radius)
-    radius = math.sqrt(sq_radius) * unit
     refuse_edges(int(counts.sum()), bk.free_memory(), radius)
     indptr = xp.zeros(m + 1, dtype=np.int32)
     indptr[1:] = xp.cumsum(counts)
     indices = list_within(X, sq_radius, indptr)
     data = xp.ones(indices.size)
     return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
+
+
+def _largest_square(radius: float) -> float:
+    """Return the largest number whose rounded root is not above `radius`."""
+    radius = min(radius, 1e150)  # beyond all pairs within range
+    square = radius * radius
+    while math.sqrt(math.nextafter(square, math.inf)) <= radius:
+        square = math.nextafter(square, math.inf)
+    return square
 
 
 def refuse_edges(n_edges: int, free: int, radius: float) -> None:

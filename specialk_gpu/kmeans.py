@@ -16,6 +16,9 @@ from specialk_gpu.backend import backend_of
 __all__ = ["KMeans", "kmeans"]
 
 CHUNK_BYTES = 2**22  # scores of a chunk of rows against all centres, on the host
+SWAP_ITERATIONS, SWAPS_KEPT = 6, 3  # swaps still behind the best three by then are given up
+PATIENCE = 2  # rounds of swaps without gain
+MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 
 
 class KMeans(NamedTuple):
@@ -67,13 +70,13 @@ def kmeans(
     Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
     the host; a cluster that empties takes the row farthest from its centre. Equal distances
     go to the smaller label. Iterates until no label changes. Then swaps one centre of the best
-    for a new row in `n_init` ways, as one batch, for as long as that lowers the inertia
+    for a new row in `n_init` ways, as one batch, until that has failed twice to lower the inertia
     (Fränti, Efficiency of random swap clustering, 2018); n_init=1 does without.
 
     Parameters
     ----------
-    X : float array of shape (m, d)
-        In NumPy or CuPy; float32 is accumulated in float64.
+    X : array of shape (m, d)
+        In NumPy or CuPy, real and finite; computed with in float64, near the origin.
     n_clusters : int
         1 <= k <= m.
     n_init : int
@@ -93,7 +96,7 @@ def kmeans(
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or X is not finite.
 
     Notes
     -----
@@ -112,22 +115,42 @@ def kmeans(
     if n_given and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
         raise ValueError(msg)
-    X = X.astype(np.float64, copy=False)
+    if max_iter < 1:
+        msg = f"max_iter must be at least 1, got {max_iter}."
+        raise ValueError(msg)
+    X, shift = _centred(xp, X)
     sq_norms = (X * X).sum(axis=1)
     rng = check_random_state(random_state)
-    starts = [] if init is None else [xp.asarray(init, dtype=np.float64)]
+    starts = [] if init is None else [xp.asarray(init, dtype=np.float64) - shift]
     if n_init:
         starts.append(_plus_plus(bk, X, sq_norms, n_clusters, n_init, rng))
     best = _lloyd(bk, X, sq_norms, xp.concatenate(starts), max_iter)
     inertias = best.inertias
-    improved = n_clusters >= 2 and n_init > 1 and best.inertia > 0
-    while improved:
+    failed = 0 if n_clusters >= 2 and n_init > 1 else PATIENCE
+    while failed < PATIENCE and best.inertia > 0:
         swapped = _swaps(bk, X, sq_norms, best.centers, n_init, rng)
-        found = _lloyd(bk, X, sq_norms, swapped, max_iter)
+        found = _lloyd(bk, X, sq_norms, swapped, max_iter, n_kept=SWAPS_KEPT)
         inertias = inertias + found.inertias
-        improved = found.inertia < best.inertia * (1 - 1e-9)
-        best = found if improved else best
-    return _checked(bk, best._replace(inertias=inertias), n_clusters, max_iter)
+        failed = 0 if found.inertia < best.inertia * (1 - 1e-5) else failed + 1
+        best = found if found.inertia < best.inertia else best
+    best = best._replace(centers=best.centers + shift, inertias=inertias)
+    return _checked(bk, best, n_clusters, max_iter)
+
+
+def _centred(xp: Any, X: Any) -> tuple[Any, Any]:
+    """Return X less a shift, and the shift; far from the origin, |x|² - 2xc + |c|² cancels.
+
+    The shift is a multiple of a power of two, so that small integers stay exact.
+    """
+    X = X.astype(np.float64, copy=False)
+    largest = float(xp.maximum(X.max(), -X.min()))  # a sync
+    if not largest < MAX_ENTRY:
+        msg = f"X must be finite and below {MAX_ENTRY:g} in magnitude, got {largest}."
+        raise ValueError(msg)
+    unit = xp.ptp(X, axis=0)
+    unit = 2.0 ** xp.floor(xp.log2(xp.where(unit > 0, unit, 1)))
+    shift = xp.rint(X.mean(axis=0) / unit) * unit
+    return X - shift, shift
 
 
 def _plus_plus(bk: ModuleType, X: Any, sq_norms: Any, k: int, n_init: int, rng: Any) -> Any:
@@ -220,8 +243,18 @@ def _assign(bk: ModuleType, X: Any, sq_norms: Any, centers: Any) -> _Assignment:
     return _Assignment(labels, sq, counts, sums)
 
 
-def _lloyd(bk: ModuleType, X: Any, sq_norms: Any, centers: Any, max_iter: int) -> KMeans:
-    """Iterate all restarts together; those that no longer change leave the batch."""
+def _lloyd(
+    bk: ModuleType,
+    X: Any,
+    sq_norms: Any,
+    centers: Any,
+    max_iter: int,
+    n_kept: int | None = None,
+) -> KMeans:
+    """Iterate all restarts together; those that no longer change leave the batch.
+
+    With `n_kept`, so do all but the best `n_kept` after a few iterations.
+    """
     xp = bk.xp
     n_starts, k = centers.shape[:2]
     inertias = np.full(n_starts, np.inf)
@@ -237,9 +270,13 @@ def _lloyd(bk: ModuleType, X: Any, sq_norms: Any, centers: Any, max_iter: int) -
         state = [changed.astype(np.float64), now.sq_distances.sum(axis=1), n_empty]
         state = bk.to_numpy(xp.stack(state))  # the one synchronisation of the iteration
         going = (state[0] > 0) & (i < max_iter)
+        hopeless = np.zeros_like(going)
+        if n_kept is not None and i == SWAP_ITERATIONS and going.sum() > n_kept:
+            hopeless = going & (state[1] > np.sort(state[1][going])[n_kept - 1])
+            going &= ~hopeless
         for r in np.flatnonzero(~going):
             inertias[active[r]] = state[1, r]
-            if state[1, r] < best[0]:
+            if state[1, r] < best[0] and not hopeless[r]:
                 best = (state[1, r], now.labels[r].copy(), centers[r].copy(), i, state[0, r] == 0)
         if not going.any():
             break
@@ -260,7 +297,8 @@ def _lloyd(bk: ModuleType, X: Any, sq_norms: Any, centers: Any, max_iter: int) -
 
 def _refill(xp: Any, X: Any, now: _Assignment, r: int) -> None:
     """Give each empty cluster of restart r the farthest row, taken from its own cluster."""
-    for c in xp.flatnonzero(now.counts[r] == 0).tolist():
+    empty = xp.flatnonzero(now.counts[r] == 0).tolist()
+    for c in empty:
         far = int(xp.argmax(now.sq_distances[r]))
         if not float(now.sq_distances[r, far]) > 0:
             return  # every row sits on a centre: fewer distinct rows than clusters
@@ -271,21 +309,24 @@ def _refill(xp: Any, X: Any, now: _Assignment, r: int) -> None:
         now.sums[r, c] = X[far]
         now.labels[r, far] = c
         now.sq_distances[r, far] = 0
+        if not float(now.counts[r, donor]) > 0:
+            empty.append(donor)
 
 
 def _checked(bk: ModuleType, found: KMeans, k: int, max_iter: int) -> KMeans:
     """Drop clusters without members and number the others from 0; warn of shortcomings."""
     used, labels = bk.xp.unique(found.labels, return_inverse=True)
-    if used.size < k:
+    if not found.converged:
         warnings.warn(
-            f"k-means found {used.size} clusters where n_clusters={k} were asked for: "
-            "the data have too few distinct rows.",
+            f"k-means with n_clusters={k} stopped at max_iter={max_iter} with {used.size} "
+            "clusters: its labels still change.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    if not found.converged:
+    elif used.size < k:
         warnings.warn(
-            f"k-means with n_clusters={k} stopped at max_iter={max_iter}: its labels still change.",
+            f"k-means found {used.size} clusters where n_clusters={k} were asked for: "
+            "the data have too few distinct rows.",
             ConvergenceWarning,
             stacklevel=3,
         )

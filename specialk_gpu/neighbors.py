@@ -110,14 +110,12 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
 
 
 def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
-    """Scale float64 data of extreme size by a power of two, so that squares stay finite."""
+    """Scale data of extreme size, in float64, by a power of two, so that squares stay finite."""
     largest = float(bk.xp.abs(X).max())  # a sync
     if largest == 0 or 1e-100 < largest < 1e100:
         return X, 1.0
-    unit = 2.0 ** math.frexp(largest)[1]
-    if unit > 1e300 or X.dtype != np.float64:
-        X = X.astype(np.float64)
-    return X / unit, unit
+    unit = 2.0 ** min(math.frexp(largest)[1], 1023)
+    return X.astype(np.float64) / unit, unit
 
 
 def _prepare(bk: ModuleType, X: Any, dtype: Any) -> _Search:
@@ -372,7 +370,7 @@ def _within(search: _Search, sq_radius: float, out: tuple[Any, Any] | None) -> A
     xp, m = bk.xp, X.shape[0]
     base = search.centred(slice(None)).T
     sq = ((1 - search.beta) * search.sq_norms).astype(np.float32)
-    limit = sq_radius / search.scale**2
+    limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
     counts = xp.empty(m, dtype=np.int64)
     step = _row_step(bk, 16 * m)
     for start in range(0, m, step):

@@ -75,7 +75,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
     n_pairs : int, default=None
         Test only the pairs of highest cut; None for all.
     n_init : int, default=10
-        Restarts of k-means for each k.
+        Restarts of k-means for each k, and swaps in each round after them; 1 goes without swaps.
     eigen_solver : {"auto", "dense", "lanczos", "chebyshev"}, default="auto"
         See `specialk_gpu.eigenpairs`.
     tol : float, default=1e-8
@@ -105,7 +105,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
     affinity_matrix_ : csr_matrix of shape (m, m)
         W. If rows are repeated more than `n_neighbors` times, of the distinct rows only.
     residuals_ : float64 array of shape (n,)
-        ‖Wv - λv‖ / max |λ| of each pair.
+        ``‖Wv - λv‖ / max |λ|`` of each pair.
     radius_ : float or None
         ε of W_R.
     n_graph_components_ : int
@@ -218,6 +218,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.affinity == "precomputed"
         tags.input_tags.pairwise = self.affinity == "precomputed"
+        tags.input_tags.positive_only = self.affinity == "precomputed"
         return tags
 
     def fit(self, X: Any, y: Any = None) -> SpecialK:  # noqa: ARG002 - scikit-learn's signature
@@ -273,7 +274,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         if self.affinity == "precomputed":
             W, radius = affinity_matrix(X), None
         else:
-            X, group = _without_copies(bk, X, self.n_neighbors)
+            X, group = _without_copies(bk, X, min(self.n_neighbors, X.shape[0] - 1))
             W, radius = self._graph(bk, X)
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         pairs = self._eigenpairs(W, rng)
@@ -321,7 +322,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         if is_device_array(X):
             X = bk.asarray(X)
             _check_device_array(bk, X, sparse_allowed=precomputed)
-            self.n_features_in_ = int(X.shape[1])
+            validate_data(self, X, skip_check_array=True)  # features: number, no names
             if bk.sparse.issparse(X) or X.dtype in (np.float32, np.float64):
                 return X
             return X.astype(np.float32 if X.dtype.name in SMALL_DTYPES else np.float64)
@@ -332,7 +333,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 "instance with sklearn.decomposition.TruncatedSVD."
             )
             raise TypeError(msg)
-        _refuse_strings(X)
+        _refuse_text(X)
         small = getattr(getattr(X, "dtype", None), "name", "") in SMALL_DTYPES
         X = validate_data(
             self,
@@ -353,10 +354,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
             return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
         if n_neighbors >= m:
             warnings.warn(
-                f"n_neighbors={n_neighbors} is not below the number of distinct rows, {m}: "
+                f"n_neighbors={n_neighbors} is not below the number of rows to join, {m}: "
                 f"using {m - 1}.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
             n_neighbors = m - 1
         if self.affinity == "nearest_neighbors":
@@ -377,20 +378,20 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, their "
                 "embedding is zero, and their labels mean nothing.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         elif pairs.n_components > 1:
             warnings.warn(
                 f"the graph has {pairs.n_components} connected components. Each is embedded "
                 "apart; components smaller than 1/n of the rows may not be told apart.",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
         if not pairs.converged:
             if not pairs.complete or float(pairs.residuals.max()) > 1e3 * self.tol:
                 msg = f"the eigenpairs could not be verified. {pairs.message}"
                 raise ConvergenceError(msg)
-            warnings.warn(pairs.message, ConvergenceWarning, stacklevel=4)
+            warnings.warn(pairs.message, ConvergenceWarning, stacklevel=5)
         return pairs
 
 
@@ -453,14 +454,17 @@ def _check_device_array(bk: ModuleType, X: Any, *, sparse_allowed: bool) -> None
         raise ValueError(msg)
 
 
-def _refuse_strings(X: Any) -> None:
-    """Raise for text, which would otherwise be parsed into numbers."""
-    dtype = getattr(X, "dtype", None)
-    kind = getattr(dtype, "kind", "")
-    if kind in ("U", "S") or (
-        kind == "O" and any(isinstance(x, str | bytes) for x in np.asarray(X).ravel())
+def _refuse_text(X: Any) -> None:
+    """Raise for text and dates, which would otherwise be parsed into numbers."""
+    values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
+    kind = getattr(values.dtype, "kind", "")
+    if kind in ("U", "S", "T", "M", "m") or (
+        kind == "O" and any(isinstance(x, str | bytes) for x in np.asarray(values).ravel())
     ):
-        msg = f"X must be numeric, got text (dtype {dtype}). Convert it, for instance with astype."
+        msg = (
+            f"X must be numeric, got text or dates (dtype {values.dtype}). Convert it, for "
+            "instance with astype."
+        )
         raise ValueError(msg)
 
 

@@ -87,7 +87,7 @@ class Path(tuple):
 
 
 class Sweep(NamedTuple):
-    """The result of `sweep`.
+    """The result of `specialk_gpu.sweep`.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ def sweep(
     n_init: int = 10,
     random_state: Any = None,
 ) -> Sweep:
-    """Cluster D for k = 1, 2, ... until a split is one too many [HD19, Alg. 1].
+    """Cluster D for rising k until a split is one too many [HD19, Algorithm 1].
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def sweep(
     n_kmeans_components : int, optional
         Cluster on the columns of largest norm; None takes all. The bound takes all columns.
     n_init : int
-        Restarts of k-means for each k.
+        Restarts of k-means for each k, and swaps in each round after them; 1 goes without swaps.
     random_state : int, RandomState or None
 
     Returns
@@ -211,25 +211,24 @@ def sweep(
     _check_arguments(alpha, n_clusters, min_clusters, max_clusters, selection, m)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
+    first = n_clusters or min_clusters
+    last = n_clusters or min(max_clusters, m)
     powerless = attainable_log_p(m, n) > log_alpha
-    if powerless and n_clusters is None:
+    if powerless and first < last:
         warnings.warn(
-            f"no split of {m} rows in {n} columns can be accepted at alpha={alpha:g}: two "
-            f"perfectly separated clusters would reach log10 p = "
+            f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: "
+            f"two perfectly separated clusters would reach log10 p = "
             f"{attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not enough "
             "evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
             PowerWarning,
             stacklevel=3,
         )
     columns = _largest_columns(bk, D, n_kmeans_components)
-    first = n_clusters or min_clusters
-    last = n_clusters or min(max_clusters, m)
     steps: list[Step] = []
     timings = {"kmeans": 0.0, "bounds": 0.0}
-    centers = None
     for k in range(first, last + 1):
         clock = time.perf_counter()
-        found = kmeans(columns, k, n_init=n_init, init=centers, random_state=rng)
+        found = kmeans(columns, k, n_init=n_init, random_state=rng)
         labels = _by_size(bk, found.labels)
         bk.synchronize()
         timings["kmeans"] += time.perf_counter() - clock

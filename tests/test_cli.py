@@ -98,7 +98,8 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
 
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert err == ""
+    assert err.startswith("specialk-gpu: warning: the graph has 3 connected components")
+    assert err.count("\n") == 1
     assert lines[0].split() == ["k", "log10", "p", "pair", "accepted", "inertia", "NMI", "reason"]
     assert [line.split()[0] for line in lines[1:-1] if line[0] != "*"] == ["1", "2", "4"]
     assert lines[3].startswith("*  3")
@@ -118,7 +119,32 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
     assert summary["backend"] == "numpy"
     assert summary["versions"]["numpy"] == np.__version__
     assert {"python", "scipy", "scikit-learn", "specialk_gpu"} <= set(summary["versions"])
-    assert summary["warnings"] == []
+    assert [f"specialk-gpu: warning: {text}\n" for text in summary["warnings"]] == [err]
+
+
+def test_fit_writes_what_the_estimator_finds_with_the_parameters_of_the_summary(tmp_path, capsys):
+    X, _ = make_shape("moons", 0.1, n_samples=200, random_state=0)
+    np.save(tmp_path / "x.npy", X)
+    arguments = ["--n-components", "50", "--max-clusters", "4", "--full-path", "--n-init", "2"]
+    arguments += ["--random-state", "7", "--backend", "numpy", "--n-kmeans-components", "all"]
+    arguments += ["--output", str(tmp_path / "l.npy"), "--summary", str(tmp_path / "s.json")]
+    assert main(["fit", str(tmp_path / "x.npy"), *arguments]) == 0
+    assert capsys.readouterr().err == ""
+    summary = strict_json(tmp_path / "s.json")
+    model = SpecialK(**summary["parameters"]).fit(X)
+    np.testing.assert_array_equal(np.load(tmp_path / "l.npy"), model.labels_)
+    assert summary["n_clusters"] == model.n_clusters_
+    assert [row["log_p"] for row in summary["path"][1:]] == [s.log_p for s in model.path_[1:]]
+    assert [row["reason"] for row in summary["path"]] == [step.reason for step in model.path_]
+
+
+def test_fit_of_too_few_points_warns_and_says_one_cluster(tmp_path, capsys):
+    (tmp_path / "x.csv").write_text("a,b\n0,0\n0,1\n9,9\n9,8\n")
+    assert main(["fit", str(tmp_path / "x.csv"), "--backend", "numpy"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].startswith("k = 1 cluster (")
+    assert "warning: n_neighbors=10 is not below the number of rows to join, 4: using 3" in err
+    assert "warning: 4 rows in 3 columns are too few for a split to be accepted" in err
 
 
 @pytest.mark.parametrize("name", ["w.npz", "w.npy"])
@@ -319,7 +345,8 @@ def test_demo_finds_three_blobs():
     lines = done.stdout.splitlines()
     assert lines[0] == "blobs: 1500 points in the plane, true k = 3"
     assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
-    assert done.stderr == ""
+    assert done.stderr.startswith("specialk-gpu: warning: the graph has 2 connected components")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -56,10 +56,11 @@ def cuda_verdict() -> Verdict:
         else:
             try:
                 verdict = Verdict(*import_module("specialk_gpu.backend.gpu").probe())
-            except ImportError as error:
+            except (ImportError, OSError, RuntimeError, AttributeError) as error:
                 verdict = Verdict(
                     f"CuPy cannot be imported ({error}); install it with: "
-                    "pip install 'specialk-gpu[cuda12]' (or [cuda13])"
+                    "pip install 'specialk-gpu[cuda12]' (or [cuda13])",
+                    broken=not isinstance(error, ModuleNotFoundError),
                 )
         _verdicts[pid] = verdict
     return _verdicts[pid]

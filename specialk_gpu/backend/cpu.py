@@ -73,7 +73,7 @@ def free_memory() -> int:
             fields = dict(line.split(":", 1) for line in lines)
         limits.append(int(fields["MemAvailable"].split()[0]) * 1024)
     except (OSError, KeyError):
-        limits.append(2**32)
+        limits.append(_total_memory() // 2)
     try:
         import resource
 
@@ -87,6 +87,14 @@ def free_memory() -> int:
     return min(limits)
 
 
+def _total_memory() -> int:
+    """Return the bytes of memory in this machine; 8 GiB where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 2**33
+
+
 def describe() -> dict[str, Any]:
     """Name the versions and the processor."""
     versions = {"numpy": np.__version__, "scipy": scipy.__version__}
@@ -94,7 +102,7 @@ def describe() -> dict[str, Any]:
     processor = platform.processor() or platform.machine()
     return {
         "versions": versions,
-        "devices": [{"name": f"{processor}, {cores} cores", "memory": free_memory()}],
+        "devices": [{"name": f"{processor}, {cores} cores", "memory": _total_memory()}],
     }
 
 
@@ -245,12 +253,14 @@ def lanczos(
 
     Returns
     -------
-    values (n',), vectors (m, n'), failure
-        `failure` is "" when ARPACK says that it converged; otherwise n' may be below n.
+    values (n,), vectors (m, n), failure
+        `failure` is "" when ARPACK says that it converged; otherwise pairs may be zero.
     """
     try:
         values, vectors = eigsh(A, k=n, which="LM", v0=v0.copy(), tol=tol, maxiter=max_iter)
     except ArpackNoConvergence as error:
-        failure = f"ARPACK found {error.eigenvalues.size} of {n} eigenpairs"
-        return error.eigenvalues, error.eigenvectors, failure
+        n_found = error.eigenvalues.size
+        values, vectors = np.zeros(n, dtype=A.dtype), np.zeros((A.shape[0], n), dtype=A.dtype)
+        values[:n_found], vectors[:, :n_found] = error.eigenvalues, error.eigenvectors
+        return values, vectors, f"ARPACK found {n_found} of {n} eigenpairs."
     return values, vectors, ""

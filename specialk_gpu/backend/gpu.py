@@ -46,6 +46,7 @@ xp = cp
 panel_width = 2048
 tile_bytes = 2**31
 
+FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block
 SELECT_THREADS = 256
 
@@ -73,7 +74,7 @@ def probe() -> tuple[str | None, bool]:
         x = cp.arange(6, dtype=np.float64).reshape(3, 2)
         pairs = cp.asarray([0, 0], dtype=np.int64), cp.asarray([1, 2], dtype=np.int64)
         found = to_numpy(pair_sq_distances(x, *pairs)).tolist()
-    except (RuntimeError, OSError, ImportError, cp.cuda.compiler.CompileException) as error:
+    except FAILURES as error:
         return f"a first kernel failed ({type(error).__name__}: {error}); {hint}", True
     if found != [8.0, 32.0]:
         return f"a first kernel returned {found} instead of [8, 32]; {hint}", True

@@ -1,0 +1,49 @@
+"""How Sphinx builds the documentation.
+
+    sphinx-build -W --keep-going -b html docs docs/_build/html
+
+needs the extra `docs` and no network.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from specialk_gpu import __version__
+
+project = "specialk_gpu"
+author = "the specialk_gpu developers"
+copyright = f"2026, {author}"  # noqa: A001 - Sphinx reads this name
+version = release = __version__
+
+extensions = [
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.viewcode",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+nitpicky = True
+nitpick_ignore_regex = [  # named in docstrings, documented by other projects
+    (r"py:.*", r"(cupy|numpy|scipy|sklearn)\..*"),
+]
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 3
+
+default_role = "autolink"  # `knn_graph` is a link where it can be, `n_neighbors` is not
+autodoc_typehints = "none"  # the docstrings give type and shape
+autosummary_generate = True
+numpydoc_class_members_toctree = False
+numpydoc_show_class_members = False
+
+html_theme = "furo"
+html_title = f"specialk_gpu {version}"
+html_copy_source = False
+html_show_sphinx = False
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]

@@ -1,0 +1,333 @@
+"""The seam: both backends have the same names, and each name does what it says."""
+
+import ast
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracles import csr, readonly, sq_distance
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+import specialk_gpu
+from specialk_gpu import backend
+from specialk_gpu.backend import Verdict, backend_of, cpu, describe_backends, get_backend
+
+PACKAGE = Path(specialk_gpu.__file__).parent
+COMPILER = Path(__file__).with_name("compile_kernels.py")
+
+
+# The contract, read from the sources --------------------------------------------------------------
+
+
+def signatures(name):
+    """Return {function: names and defaults of its parameters} and the names in __all__."""
+    body = ast.parse((PACKAGE / "backend" / f"{name}.py").read_text()).body
+    functions = {f.name: f.args for f in body if isinstance(f, ast.FunctionDef)}
+    assigned = {t.id: a.value for a in body if isinstance(a, ast.Assign) for t in a.targets}
+    names = set(ast.literal_eval(assigned["__all__"]))
+    parameters = {
+        name: ([p.arg for p in args.args + args.kwonlyargs], [ast.dump(d) for d in args.defaults])
+        for name, args in functions.items()
+        if name in names
+    }
+    return parameters, names, set(assigned) | set(functions) | {"xp", "sparse"}
+
+
+def test_both_backends_have_the_same_names_and_parameters():
+    host, host_names, host_defined = signatures("cpu")
+    device, device_names, device_defined = signatures("gpu")
+    assert device_names - host_names == {"probe"}
+    assert host_names <= device_names
+    assert host_names <= host_defined
+    assert device_names <= device_defined
+    del device["probe"]
+    assert device == host
+
+
+# Choosing a backend -------------------------------------------------------------------------------
+
+
+def run_python(code, **environment):
+    command = [sys.executable, "-W", "error", "-c", code]
+    path = os.pathsep.join([*filter(None, [environment.pop("first", "")]), str(PACKAGE.parent)])
+    environment = {**os.environ, "PYTHONPATH": path, **environment}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+WITHOUT_CUDA = """
+import sys, warnings, specialk_gpu
+from specialk_gpu.backend import get_backend
+assert "cupy" not in sys.modules
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    assert get_backend("auto").name == "numpy"
+print(len(caught))
+try:
+    get_backend("cuda")
+except RuntimeError as error:
+    print(error)
+"""
+
+
+def test_without_a_visible_device_auto_is_numpy_and_cuda_says_why():
+    n_warnings, message = run_python(WITHOUT_CUDA, CUDA_VISIBLE_DEVICES="").split("\n", 1)
+    assert n_warnings == "0"
+    assert message.startswith("backend='cuda' cannot run: ")
+    assert "backend='numpy'" in message
+
+
+@pytest.mark.parametrize(
+    ("error", "n_warnings"),
+    [
+        ("ModuleNotFoundError", 0),  # not installed: nothing to warn of
+        ("ImportError", 1),
+        ("OSError", 1),
+        ("RuntimeError", 1),
+        ("AttributeError", 1),
+    ],
+)
+def test_a_cupy_that_fails_on_import_does_no_harm(tmp_path, error, n_warnings):
+    (tmp_path / "cupy").mkdir()
+    (tmp_path / "cupy" / "__init__.py").write_text(f"raise {error}('no such library')")
+    found, message = run_python(WITHOUT_CUDA, first=str(tmp_path)).split("\n", 1)
+    assert found == str(n_warnings)
+    assert message.startswith("backend='cuda' cannot run: CuPy cannot be imported")
+    assert "no such library" in message
+    assert message.count("\n") == 1
+
+
+def test_unknown_names_and_misplaced_arrays_are_refused():
+    with pytest.raises(ValueError, match=r"backend must be one of .* got 'gpu'"):
+        get_backend("gpu")
+
+    class OnDevice:
+        __cuda_array_interface__ = {"version": 3}
+
+    with pytest.raises(ValueError, match="Copy it to the host"):
+        get_backend("numpy", OnDevice())
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """Forget the verdict on CUDA for the time of a test."""
+    monkeypatch.setattr(backend, "_verdicts", {})
+
+
+@pytest.fixture
+def gpu():
+    return pytest.importorskip("specialk_gpu.backend.gpu", exc_type=ImportError)
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_broken_installation_warns_under_auto_and_raises_under_cuda(gpu, monkeypatch):
+    probes = []
+
+    def probe():
+        probes.append(1)
+        return "the driver is too old", True
+
+    monkeypatch.setattr(gpu, "probe", probe)
+    with pytest.warns(RuntimeWarning, match="does not work: the driver is too old. Using NumPy"):
+        assert get_backend("auto") is cpu
+    with pytest.raises(RuntimeError, match="cannot run: the driver is too old"):
+        get_backend("cuda")
+    assert len(probes) == 1
+
+
+ERRORS = {
+    "wrong value": lambda _: np.array([8.0, 31.0]),
+    "CUDARuntimeError": lambda cp: cp.cuda.runtime.CUDARuntimeError(999),
+    "CompileException": lambda cp: cp.cuda.compiler.CompileException("no", "", "", ()),
+    "OutOfMemoryError": lambda cp: cp.cuda.memory.OutOfMemoryError(512, 0),
+    "ImportError": lambda _: ImportError("libnvrtc.so is missing"),
+}
+
+
+@pytest.mark.parametrize("fault", ERRORS)
+@pytest.mark.usefixtures("fresh")
+def test_the_probe_believes_only_a_right_result(gpu, monkeypatch, fault):
+    result = ERRORS[fault](gpu.cp)
+
+    def measure(*_):
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    monkeypatch.setattr(gpu.cp.cuda.runtime, "getDeviceCount", lambda: 1)
+    monkeypatch.setattr(gpu.cp, "arange", np.arange)
+    monkeypatch.setattr(gpu.cp, "asarray", np.asarray)
+    monkeypatch.setattr(gpu, "to_numpy", np.asarray)
+    monkeypatch.setattr(gpu, "pair_sq_distances", measure)
+    cause = r"returned \[8.0, 31.0\] instead" if fault == "wrong value" else fault
+    with pytest.warns(RuntimeWarning, match=rf"{cause}.*cupy.show_config.*Using NumPy"):
+        assert get_backend("auto") is cpu
+    with pytest.raises(RuntimeError, match=cause):
+        get_backend("cuda")
+
+
+@pytest.mark.usefixtures("fresh")
+def test_a_forked_child_is_told_how_to_start_workers(monkeypatch):
+    monkeypatch.setitem(backend._verdicts, os.getpid() + 1, Verdict(None))
+    with pytest.raises(RuntimeError, match="'spawn' method or with joblib's loky"):
+        get_backend("cuda")
+
+
+def test_both_backends_are_described():
+    host, device = describe_backends()
+    assert (host["name"], host["available"], host["reason"]) == ("numpy", True, None)
+    assert {"numpy", "scipy"} <= set(host["versions"])
+    assert host["devices"][0]["memory"] > 0
+    assert device["name"] == "cuda"
+    assert device["available"] == (device["reason"] is None)
+
+
+def test_arrays_know_their_backend(bk):
+    x = bk.xp.zeros((3, 2))
+    assert backend_of(x) is bk
+    assert backend_of(bk.sparse.csr_matrix(x)) is bk
+    assert bk.asarray(x) is x
+    np.testing.assert_array_equal(bk.to_numpy(bk.asarray([[1, 2]])), [[1, 2]])
+    with bk.device_of(x):
+        bk.synchronize()
+    assert bk.free_memory() > 0
+
+
+# What the names do --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 5, 31, 32, 33, 100, 784])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_squared_distances_have_the_bits_of_their_definition(bk, d, dtype):
+    rng = np.random.default_rng(d)
+    X = (rng.normal(size=(30, d)) * 10.0 ** rng.integers(-6, 6, size=(30, d))).astype(dtype)
+    rows, columns = rng.integers(30, size=(2, 40))
+    found = bk.pair_sq_distances(readonly(bk, X), readonly(bk, rows), readonly(bk, columns))
+    assert isinstance(found, bk.xp.ndarray)
+    assert found.dtype == np.float64
+    expected = [sq_distance(X[i], X[j]) for i, j in zip(rows, columns, strict=True)]
+    np.testing.assert_array_equal(bk.to_numpy(found), expected)
+
+
+def test_squared_distances_are_nearly_exact(bk):
+    X = np.random.default_rng(0).normal(loc=1e6, size=(4, 50))
+    rows, columns = np.triu_indices(4, 1)
+    found = bk.to_numpy(bk.pair_sq_distances(bk.asarray(X), bk.asarray(rows), bk.asarray(columns)))
+    for sq, i, j in zip(found, rows, columns, strict=True):
+        pairs = zip(X[i].tolist(), X[j].tolist(), strict=True)
+        exact = sum((Fraction(a) - Fraction(b)) ** 2 for a, b in pairs)
+        assert abs(Fraction(float(sq)) - exact) <= exact * Fraction(1, 2**50)
+
+
+def test_no_pairs_have_no_distances(bk):
+    none = bk.xp.empty(0, dtype=np.int64)
+    assert bk.pair_sq_distances(bk.xp.ones((2, 3)), none, none).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("n", "m"),
+    [(n, m) for n in (1, 3, 17, 300) for m in (3, 40, 255, 256, 257, 513, 3000) if n <= m],
+)
+@pytest.mark.parametrize("kind", ["normal", "integer", "equal", "infinite"])
+def test_selection_misses_nothing_below_its_limit(bk, m, n, kind):
+    rng = np.random.default_rng(m * n)
+    scores = rng.normal(size=(5, m)).astype(np.float32)
+    if kind == "integer":
+        scores = np.rint(scores)
+    if kind == "equal":
+        scores[:] = 2
+    if kind == "infinite":
+        scores[:, rng.permutation(m)[: m // 2]] = np.inf
+    places, limits = map(bk.to_numpy, bk.select_smallest(readonly(bk, scores), n))
+    assert places.dtype == np.int64
+    for row, place, limit in zip(scores, places, limits, strict=True):
+        chosen = place[place >= 0]
+        assert len(set(chosen)) == chosen.size >= n
+        assert chosen.max() < m
+        outside = np.delete(row, chosen)
+        assert not outside.size or outside.min() >= limit
+        if (row == row[0]).all() and chosen.size < m and n <= 256:
+            assert limit == -np.inf or chosen.size == n
+        if limit > -np.inf:
+            assert (np.sort(row[chosen])[:n] == np.sort(row)[:n]).all()
+
+
+def test_selection_says_when_ties_do_not_fit(bk):
+    _, limits = bk.select_smallest(readonly(bk, np.zeros((2, 1000)), np.float32), 3)
+    assert (bk.to_numpy(limits) == -np.inf).all()
+
+
+@pytest.mark.parametrize("density", [0.0, 0.002, 0.006, 0.02])
+def test_components_are_those_of_scipy_numbered_by_first_row(bk, density):
+    W = sparse.random_array((400, 400), density=density, rng=3, format="csr")
+    W = W + W.T
+    expected_count, expected = connected_components(W, directed=False)
+    count, labels = bk.connected_components(csr(bk, W))
+    labels = bk.to_numpy(labels)
+    assert count == expected_count
+    _, first = np.unique(labels, return_index=True)
+    assert (np.diff(first) > 0).all()
+    pairs = set(zip(labels.tolist(), expected.tolist(), strict=True))
+    assert len(pairs) == count
+
+
+def test_components_of_a_shuffled_path_are_one(bk):
+    order = np.random.default_rng(0).permutation(3000)
+    W = sparse.csr_matrix((np.ones(2999), (order[1:], order[:-1])), shape=(3000, 3000))
+    assert bk.connected_components(csr(bk, W + W.T))[0] == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("width", [1, 32, 33, 64, 150])
+@pytest.mark.parametrize(("alpha", "shift", "beta"), [(1, 0, 0), (0.5, -0.3, 0), (2, 0.25, -1)])
+def test_spmm_is_its_definition(bk, dtype, width, alpha, shift, beta):
+    rng = np.random.default_rng(width)
+    A = sparse.random_array((90, 90), density=0.1, rng=rng, format="lil")
+    A[7] = 0
+    X, out = rng.normal(size=(2, 90, width))
+    expected = alpha * (A.toarray() @ X - shift * X) + beta * out
+    if beta == 0:
+        out[:] = np.nan  # is not read
+    target = bk.asarray(out.astype(dtype))
+    bk.spmm(csr(bk, A, dtype), readonly(bk, X, dtype), target, alpha, shift, beta)
+    assert target.dtype == dtype
+    np.testing.assert_allclose(bk.to_numpy(target), expected, atol=50 * np.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize("d", [1, 10, 784, 5000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_products_are_within_the_stated_error(bk, d, dtype):
+    rng = np.random.default_rng(d)
+    X = (rng.normal(size=(60, d)) * np.exp(rng.normal(size=d))).astype(dtype)
+    found = bk.to_numpy(readonly(bk, X) @ readonly(bk, X).T)
+    exact = X.astype(np.longdouble) @ X.T.astype(np.longdouble)
+    norms = np.sqrt(np.diag(exact))
+    error = float((np.abs(found - exact) / (norms[:, None] * norms)).max())
+    assert error <= bk.product_error(d, dtype)
+
+
+def test_a_reordering_is_a_permutation(bk):
+    W = sparse.random_array((50, 50), density=0.05, rng=0, format="csr")
+    order = bk.locality_order(csr(bk, W + W.T))
+    assert order is None or sorted(bk.to_numpy(order).tolist()) == list(range(50))
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_chunks_keep_their_order_on_any_number_of_threads(bk, monkeypatch, threads):
+    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    chunks = [slice(i, i + 1) for i in range(20)]
+    assert bk.map_chunks(lambda chunk: chunk.start, iter(chunks)) == list(range(20))
+
+
+def test_every_kernel_compiles():
+    pytest.importorskip("cupy", exc_type=ImportError)
+    command = [sys.executable, str(COMPILER), "90"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("compute_90") == len(list(PACKAGE.rglob("*.cu")))

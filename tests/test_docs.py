@@ -1,0 +1,64 @@
+"""The documentation runs: its Python blocks, and the demo it shows."""
+
+import contextlib
+import io
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from specialk_gpu.cli import main
+
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))))
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page):
+    """Return the fenced blocks as pairs of language and content."""
+    return FENCE.findall((ROOT / page).read_text(encoding="utf-8"))
+
+
+def number(word):
+    try:
+        return float(word.strip("[](),"))
+    except ValueError:
+        return None
+
+
+def assert_same_output(found, shown):
+    """Compare word by word: integers and words exactly, other numbers to what rounding may do."""
+    found, shown = found.split(), shown.split()
+    assert len(found) == len(shown), f"{' '.join(found)}\n{' '.join(shown)}"
+    for a, b in zip(found, shown, strict=True):
+        if "." in b and number(b) is not None:
+            assert math.isclose(number(a), number(b), rel_tol=0.01, abs_tol=0.05), f"{a} for {b}"
+        else:
+            assert a == b
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(language == "python" for language, _ in blocks(page))]
+)
+def test_python_blocks_run_and_print_what_the_page_shows(page):
+    namespace = {}
+    printed = None
+    for language, content in blocks(page):
+        if language == "python":
+            with contextlib.redirect_stdout(io.StringIO()) as stream:
+                exec(compile(content, page, "exec"), namespace)
+            printed = stream.getvalue()
+        elif language == "text" and printed is not None:
+            assert_same_output(printed, content)
+            printed = None
+        else:
+            printed = None
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_demo_prints_what_the_page_shows(page, capsys):
+    shown = next(content for language, content in blocks(page) if content.startswith("blobs: "))
+    assert main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert_same_output(out.rsplit("(", 1)[0], shown.rsplit("(", 1)[0])

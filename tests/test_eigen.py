@@ -1,0 +1,337 @@
+"""Eigenpairs of graphs with known spectra: right, or flagged; never silently wrong."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from oracles import (
+    affine,
+    bipartite,
+    complete,
+    csr,
+    cycle,
+    gram,
+    hypercube,
+    largest,
+    path,
+    product_graph,
+    spectrum_of,
+    union,
+)
+from scipy import sparse
+
+from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
+from specialk_gpu.chebyshev import find_missed
+from specialk_gpu.graph import normalised
+
+SOLVERS = ["dense", "lanczos", "chebyshev"]
+ITERATIVE = ["lanczos", "chebyshev"]
+VALUE_TOL = {np.float32: 1e-5, np.float64: 1e-10}
+ORTHOGONALITY_TOL = {np.float32: 1e-4, np.float64: 1e-9}
+RESIDUAL_TOL = {np.float32: 1e-5, np.float64: 1e-8}
+
+
+def neighbour_graph(m, d, seed=0):
+    return knn_graph(np.random.default_rng(seed).normal(size=(m, d)))
+
+
+def low_rank(m, rank):
+    B = np.random.default_rng(0).random((m, rank))
+    return sparse.csr_matrix(B @ B.T), np.r_[np.linalg.eigvalsh(B.T @ B), np.zeros(m - rank)]
+
+
+# More than 600 rows in one component: what an iterative solver gets.
+FAMILIES = {
+    "path": (lambda: path(700), 20),
+    "cycle": (lambda: cycle(701), 21),
+    "even cycle, ±λ": (lambda: cycle(700), 20),
+    "complete": (lambda: complete(620), 10),
+    "hypercube": (lambda: hypercube(10), 30),
+    "torus": (lambda: product_graph(cycle(26), cycle(25)), 20),
+    "grid": (lambda: product_graph(path(26), path(27)), 25),
+    "star": (lambda: bipartite(1, 699), 8),
+    "complete bipartite": (lambda: bipartite(300, 330), 8),
+    "low rank": (lambda: low_rank(650, 5), 12),
+    "mostly negative": (lambda: affine(path(700), 1, -3), 15),
+    "positive": (lambda: affine(path(700), 1, 2), 12),
+    "tiny entries": (lambda: affine(cycle(701), 1e-12, 0), 15),
+    "huge entries": (lambda: affine(cycle(701), 1e12, 0), 15),
+    "union of two": (lambda: union(path(650), path(650)), 20),
+    "union of three": (lambda: union(cycle(640), path(630), product_graph(path(25), path(26))), 30),
+    "neighbour graph": (lambda: spectrum_of(neighbour_graph(1200, 5)), 150),
+    "one pair": (lambda: hypercube(10), 1),
+}
+
+
+@cache
+def family(name):
+    make, n = FAMILIES[name]
+    return *make(), n
+
+
+def assert_right_or_flagged(bk, W, spectrum, n, dtype, found):
+    """Check a result against the spectrum and its own claims; return whether it converged."""
+    V, values = (bk.to_numpy(x).astype(np.float64) for x in (found.vectors, found.values))
+    residuals = bk.to_numpy(found.residuals)
+    scale = np.abs(spectrum).max()
+    A = W.astype(dtype).astype(np.float64)
+    true_residuals = np.linalg.norm(A @ V - V * values, axis=0) / (np.abs(values).max() or 1)
+    np.testing.assert_allclose(residuals, true_residuals, rtol=1e-3, atol=1e-13)
+    assert found.orthogonality == pytest.approx(
+        np.abs(V.T @ V - np.eye(V.shape[1])).max(), rel=0.1, abs=100 * float(np.finfo(dtype).eps)
+    )
+    assert (np.diff(np.abs(values)) <= 1e-9 * scale).all() or dtype == np.float32
+    assert (V[np.abs(V).argmax(axis=0), np.arange(V.shape[1])] >= 0).all()
+    if not found.converged:
+        assert "Try solver='chebyshev' or 'dense'" in found.message
+        return False
+    assert found.complete
+    assert found.message == ""
+    assert isinstance(found.vectors, bk.xp.ndarray)
+    assert found.vectors.dtype == dtype
+    assert found.vectors.shape == (W.shape[0], n)
+    assert found.values.shape == found.residuals.shape == (n,)
+    assert (residuals <= RESIDUAL_TOL[dtype]).all()
+    assert found.orthogonality <= ORTHOGONALITY_TOL[dtype]
+    tol = VALUE_TOL[dtype] * scale
+    expected = largest(spectrum, n)
+    np.testing.assert_allclose(np.sort(np.abs(values))[::-1], expected, rtol=0, atol=tol)
+    clear = expected[-1] + 10 * tol  # of several at the edge, any may come
+    np.testing.assert_allclose(
+        np.sort(values[np.abs(values) > clear]),
+        np.sort(spectrum[np.abs(spectrum) > clear]),
+        rtol=0,
+        atol=tol,
+    )
+    return True
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_pairs_of_known_graphs_are_right_or_flagged(bk, name, solver, dtype):
+    W, spectrum, n = family(name)
+    found = eigenpairs(csr(bk, W, dtype), n, solver=solver, random_state=0)
+    assert found.solver == solver
+    converged = assert_right_or_flagged(bk, W, spectrum, n, dtype, found)
+    assert converged or solver == "lanczos"
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("solver", ITERATIVE)
+@pytest.mark.parametrize("name", ["even cycle, ±λ", "hypercube", "torus"])
+def test_repeated_values_are_not_missed_from_any_start(bk, name, solver, seed):
+    W, spectrum, n = family(name)
+    found = eigenpairs(csr(bk, W), n, solver=solver, random_state=seed)
+    converged = assert_right_or_flagged(bk, W, spectrum, n, np.float64, found)
+    assert converged or solver == "lanczos"
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["auto", *ITERATIVE])
+def test_every_number_of_pairs_of_a_gram_matrix_is_found(bk, solver, dtype):
+    W, spectrum = gram(50, 100)  # C23
+    for n in range(1, 50):
+        found = eigenpairs(csr(bk, W, dtype), n, solver=solver, random_state=n)
+        assert assert_right_or_flagged(bk, W, spectrum, n, dtype, found) or solver == "lanczos"
+
+
+# Small graphs, repeated eigenvalues and components ------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_disjoint_cliques_have_all_their_repeated_eigenvalues(bk, solver, dtype):
+    W, _ = union(*[complete(20)] * 6)
+    W = normalised(W)  # C21
+    spectrum = np.r_[np.ones(6), np.full(114, -1 / 19)]
+    found = eigenpairs(csr(bk, W, dtype), 7, solver=solver, random_state=0)
+    assert assert_right_or_flagged(bk, W, spectrum, 7, dtype, found)
+    assert found.n_components == 6
+    assert np.abs(bk.to_numpy(found.values)).max() <= 1 + VALUE_TOL[dtype]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_diagonal_matrices_are_solved(bk, solver, dtype):
+    two = np.repeat([3.0, -1.0], [50, 150])
+    for diagonal, n in ((np.ones(100), 10), (two, 20), (two, 60), (-two, 51), (np.r_[two, 0], 201)):
+        W = sparse.csr_matrix(sparse.diags_array(diagonal))
+        found = eigenpairs(csr(bk, W, dtype), n, solver=solver)
+        assert assert_right_or_flagged(bk, W, diagonal, n, dtype, found)
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+@pytest.mark.parametrize("m", [1, 2, 3, 5, 40, 80])
+def test_all_pairs_or_nearly_all_are_found(bk, solver, m):
+    W, spectrum = path(m)
+    for n in {max(1, m - 2), max(1, m - 1), m}:
+        found = eigenpairs(csr(bk, W), n, solver=solver)
+        assert assert_right_or_flagged(bk, W, spectrum, n, np.float64, found)
+        assert found.solver == "dense"
+
+
+def test_a_given_affinity_of_three_rows_is_solved(bk):
+    W = sparse.csr_matrix(np.array([[1, 0.9, 0], [0.9, 1, 0], [0, 0, 1]]))  # C25
+    for n in (1, 2, 3):
+        found = eigenpairs(csr(bk, W), n)
+        np.testing.assert_allclose(bk.to_numpy(found.values), [1.9, 1, 0.1][:n])
+
+
+def test_empty_rows_have_eigenvalue_zero(bk):
+    W, spectrum = union(path(70), (sparse.csr_matrix((30, 30)), np.zeros(30)))
+    found = eigenpairs(csr(bk, W), 80)
+    assert assert_right_or_flagged(bk, W, spectrum, 80, np.float64, found)
+    assert found.n_components == 31
+
+
+def copies(size, n_copies):
+    """A cloud of points and its shifted copies, C22."""
+    cloud = np.random.default_rng(0).normal(size=(size, 2))
+    return np.concatenate([cloud + 50 * i for i in range(n_copies)])
+
+
+@pytest.mark.parametrize(("solver", "size"), [("auto", 40), ("chebyshev", 150), ("dense", 150)])
+def test_eigenvectors_live_on_single_components(bk, solver, size):
+    W = knn_graph(bk.asarray(copies(size, 6)), 10)
+    n = 6 * 8
+    found = [eigenpairs(W, n, solver=solver, random_state=seed) for seed in range(5)]
+    assert found[0].converged
+    assert found[0].n_components >= 6
+    _, component = bk.connected_components(W)
+    component = bk.to_numpy(component)
+    V = bk.to_numpy(found[0].vectors)
+    supports = [set(component[np.flatnonzero(v)]) for v in V.T]
+    assert all(len(support) == 1 for support in supports)
+    for other in found[1:]:
+        if size <= 64:
+            np.testing.assert_array_equal(bk.to_numpy(other.vectors), V)
+        np.testing.assert_allclose(
+            bk.to_numpy(other.values), bk.to_numpy(found[0].values), atol=1e-12
+        )
+
+
+def test_shuffled_rows_give_the_same_values(bk):
+    W, spectrum, n = family("union of three")
+    order = np.random.default_rng(0).permutation(W.shape[0])
+    shuffled = sparse.csr_matrix(W[order][:, order])
+    found = eigenpairs(csr(bk, shuffled), n, random_state=0)
+    assert assert_right_or_flagged(bk, shuffled, spectrum, n, np.float64, found)
+    assert found.n_components == 3
+
+
+# What cannot be verified is flagged ---------------------------------------------------------------
+
+
+def test_a_path_with_tiny_gaps_is_right_or_flagged_in_bounded_time(bk):
+    W, spectrum = path(5000)  # C24
+    found = eigenpairs(csr(bk, W), 20, solver="chebyshev", random_state=0)
+    assert_right_or_flagged(bk, W, spectrum, 20, np.float64, found)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("max_iter", [1, 2])
+@pytest.mark.parametrize("solver", ITERATIVE)
+def test_too_few_iterations_are_flagged(bk, solver, max_iter, dtype):
+    W, spectrum = path(5000)
+    found = eigenpairs(csr(bk, W, dtype), 20, solver=solver, max_iter=max_iter, random_state=0)
+    assert not assert_right_or_flagged(bk, W, spectrum, 20, dtype, found)
+    assert "a larger max_iter" in found.message
+
+
+@pytest.mark.parametrize("solver", ITERATIVE)
+def test_a_component_without_a_result_is_flagged(bk, solver):
+    W, _ = union(path(3000), path(2999), complete(30))
+    found = eigenpairs(csr(bk, W), 12, solver=solver, max_iter=1, random_state=0)
+    assert not found.converged
+    assert found.message
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize(
+    ("name", "n", "dropped"),
+    [
+        ("neighbour graph", 100, 3),
+        ("grid", 25, 0),
+        ("hypercube", 26, 10),
+        ("mostly negative", 15, 2),
+    ],
+)
+def test_a_dropped_pair_is_reported_missing(bk, name, n, dropped, dtype):
+    W, _, _ = family(name)
+    A, rng = csr(bk, W, dtype), np.random.RandomState(0)
+    values, V = np.linalg.eigh(W.toarray())
+    order = np.argsort(-np.abs(values), kind="stable")[:n]
+    for kept, missing in ((order, False), (np.delete(order, dropped), True)):
+        given = bk.asarray(values[kept], dtype=dtype), bk.asarray(V[:, kept].copy(), dtype=dtype)
+        message = find_missed(bk, A, *given, RESIDUAL_TOL[dtype], rng, max_degree=100)
+        assert ("is missing" in message) == missing
+
+
+def test_a_whole_eigenspace_of_both_signs_is_seen_to_be_missing(bk):
+    W, _ = hypercube(9)
+    values, V = np.linalg.eigh(W.toarray())
+    kept = np.argsort(-np.abs(values))
+    kept = kept[np.abs(np.abs(values[kept]) - 7) > 0.5][:60]  # 9, then 5: the 18 of ±7 are gone
+    given = bk.asarray(values[kept]), bk.asarray(V[:, kept].copy())
+    message = find_missed(bk, csr(bk, W), *given, 1e-8, np.random.RandomState(0))
+    assert message.startswith("An eigenvalue of magnitude 7 is missing")
+
+
+def test_a_matrix_that_is_not_finite_raises_or_is_flagged(bk):
+    W, _ = path(700)
+    W.data[100] = np.nan
+    try:
+        found = eigenpairs(csr(bk, W), 5, solver="chebyshev", random_state=0)
+    except (ConvergenceError, np.linalg.LinAlgError, ValueError):
+        return
+    assert not found.converged
+
+
+# Contract -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_the_same_seed_gives_the_same_bits_and_leaves_the_generator_moved(bk, solver):
+    W, _, n = family("grid")
+    first, second = (eigenpairs(csr(bk, W), n, solver=solver, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(bk.to_numpy(first.vectors), bk.to_numpy(second.vectors))
+    rng = np.random.RandomState(3)
+    third = eigenpairs(csr(bk, W), n, solver=solver, random_state=rng)
+    np.testing.assert_array_equal(bk.to_numpy(first.values), bk.to_numpy(third.values))
+
+
+def test_the_start_vector_is_not_written_to(bk):
+    W, _, _ = family("grid")
+    v0 = bk.asarray(np.random.default_rng(0).normal(size=W.shape[0]))
+    before = v0.copy()
+    bk.lanczos(csr(bk, W), 5, v0, 1e-9, None)
+    assert bool((v0 == before).all())
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "solver"),
+    [(300, 5, "dense"), (900, 5, "chebyshev"), (900, 450, "dense"), (900, 500, "dense")],
+)
+def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
+    W, _ = cycle(m)
+    assert eigenpairs(csr(bk, W), n, random_state=0).solver == solver
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"n": 0}, r"n must lie between 1 and the number of rows \(30\), got 0"),
+        ({"n": 31}, "got 31"),
+        ({"solver": "qr"}, "solver must be one of .* got 'qr'"),
+        ({"tol": 0.0}, "tol must be positive, got 0.0"),
+        ({"tol": float("nan")}, "tol must be positive, got nan"),
+        ({"W": (3, 4)}, r"square matrix, got shape \(3, 4\)"),
+        ({"dtype": np.int64}, "float32 or float64, got int64"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(arguments, message):
+    W = path(30)[0] if "W" not in arguments else sparse.csr_matrix(arguments.pop("W"))
+    W = W.astype(arguments.pop("dtype", np.float64))
+    with pytest.raises(ValueError, match=message):
+        eigenpairs(W, arguments.pop("n", 3), **arguments)

@@ -1,0 +1,282 @@
+"""W_C, W_R and given affinities, against their dense definitions."""
+
+import math
+
+import numpy as np
+import pytest
+from oracles import csr, nearest, readonly, sq_distances, to_scipy
+from scipy import sparse
+
+from specialk_gpu import affinity_matrix, knn_graph, radius_graph
+from specialk_gpu.graph import normalised, refuse_edges
+
+normal = np.random.default_rng(0).normal
+DATA = {
+    "normal": normal(size=(200, 5)),
+    "float32": normal(size=(200, 5)).astype(np.float32),
+    "grid": np.stack(np.divmod(np.arange(36.0), 6), axis=1),
+    "duplicates": np.repeat(normal(size=(30, 2)), 4, axis=0),
+    "far apart": np.r_[normal(size=(40, 2)), normal(size=(40, 2)) + 1e4],
+    "all equal": np.ones((20, 3)),
+}
+
+
+def check_csr(bk, W, m):
+    """Return W in SciPy's format, sorted, without duplicates, symmetric to the bit."""
+    W = to_scipy(bk, W)
+    assert W.shape == (m, m)
+    assert W.dtype == np.float64
+    assert W.has_canonical_format
+    dense = W.toarray()
+    np.testing.assert_array_equal(dense, dense.T)
+    assert (np.diag(dense) == 0).all()
+    assert (W.data > 0).all()
+    return dense
+
+
+# W_C ----------------------------------------------------------------------------------------------
+
+
+def dense_knn_graph(X, k, weights):
+    distances, indices = nearest(X, k)
+    A = np.zeros((len(X), len(X)))
+    np.put_along_axis(A, indices, distances if weights == "distance" else 1.0, axis=1)
+    G = (A + A.T) / 2
+    degree = G.sum(axis=1)
+    scale = 1 / np.sqrt(np.where(degree > 0, degree, np.inf))
+    return scale[:, None] * G * scale
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize("k", [1, 3, 10])
+@pytest.mark.parametrize("weights", ["connectivity", "distance"])
+def test_the_knn_graph_is_its_definition(bk, data, k, weights):
+    X = DATA[data]
+    dense = check_csr(bk, knn_graph(readonly(bk, X), k, weights=weights), len(X))
+    np.testing.assert_allclose(dense, dense_knn_graph(X, k, weights), rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize("data", DATA)
+def test_the_knn_graph_has_a_spectrum_within_one(bk, data):
+    X = DATA[data]
+    dense = check_csr(bk, knn_graph(readonly(bk, X), 4), len(X))
+    values = np.linalg.eigvalsh(dense)
+    assert np.abs(values).max() == pytest.approx(1, abs=1e-12)
+    assert ((dense > 0).sum(axis=1) >= 4).all()  # its own neighbours, and those that chose it
+
+
+def test_few_rows_are_joined_to_all_others(bk):
+    for m in (2, 3, 5):
+        dense = check_csr(bk, knn_graph(readonly(bk, normal(size=(m, 2))), m - 1), m)
+        np.testing.assert_allclose(dense, (1 - np.eye(m)) / (m - 1), rtol=1e-15)
+
+
+def test_four_copies_and_three_points_keep_two_neighbours_each(bk):
+    X = np.array([[0.0, 0]] * 4 + [[5, 5], [6, 6], [7, 7]])  # C02
+    dense = check_csr(bk, knn_graph(readonly(bk, X), 2), 7)
+    assert (dense[:4, 4:] == 0).all()
+    assert ((dense > 0).sum(axis=1) >= 2).all()
+
+
+def test_unknown_weights_are_refused(bk):
+    with pytest.raises(ValueError, match="weights must be 'connectivity' or 'distance', got 'rbf'"):
+        knn_graph(bk.xp.ones((5, 2)), 2, weights="rbf")
+
+
+def test_rows_without_entries_stay_empty_in_a_normalised_graph(bk):
+    G = sparse.csr_matrix(np.array([[0, 2.0, 0], [2, 0, 0], [0, 0, 0]]))
+    found = to_scipy(bk, normalised(bk.sparse.csr_matrix(G))).toarray()
+    np.testing.assert_allclose(found, [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
+
+
+# W_R ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", DATA)
+@pytest.mark.parametrize(("k", "coverage"), [(1, 1.0), (3, 0.99), (10, 0.5), (10, 0.001)])
+def test_the_radius_is_the_smallest_that_covers_and_the_graph_is_its_definition(
+    bk, data, k, coverage
+):
+    X = DATA[data]
+    W, radius = radius_graph(readonly(bk, X), k, coverage=coverage)
+    distances = np.sqrt(sq_distances(X))
+    np.fill_diagonal(distances, np.inf)
+    dense = check_csr(bk, W, len(X))
+    np.testing.assert_array_equal(dense, distances <= radius)
+    needed = math.ceil(coverage * len(X))
+    assert ((dense > 0).sum(axis=1) >= k).sum() >= needed
+    assert ((distances < radius).sum(axis=1) >= k).sum() < needed
+    given = radius_graph(readonly(bk, X), k, radius=radius) if radius > 0 else (W, radius)
+    assert given[1] == radius
+    assert (to_scipy(bk, given[0]) != to_scipy(bk, W)).nnz == 0
+
+
+@pytest.mark.parametrize("radius", [1e-170, 1e-3, 0.7, 3.0, 1e30, 1e200])
+def test_a_given_radius_is_used(bk, radius):
+    X = DATA["normal"]
+    W, found = radius_graph(readonly(bk, X), radius=radius)
+    assert found == radius
+    distances = np.sqrt(sq_distances(X))
+    np.fill_diagonal(distances, np.inf)
+    np.testing.assert_array_equal(check_csr(bk, W, len(X)), distances <= radius)
+
+
+def test_isolated_rows_stay_as_empty_rows(bk):
+    X = np.r_[normal(size=(200, 2)), [[1e3, 0], [0, 1e3], [-1e3, 0]]]  # C10
+    W, radius = radius_graph(readonly(bk, X), 5, coverage=0.95)
+    dense = check_csr(bk, W, 203)
+    assert radius < 100
+    assert (dense[-3:] == 0).all()
+    assert dense[:-3].sum() > 0
+
+
+@pytest.mark.parametrize("exponent", [-900, -400, 400, 900])
+def test_the_radius_scales_with_the_data(bk, exponent):
+    X = DATA["normal"]
+    W, radius = radius_graph(readonly(bk, X), 5)
+    scaled_W, scaled = radius_graph(readonly(bk, np.ldexp(X, exponent)), 5)
+    assert np.ldexp(scaled, -exponent) == pytest.approx(radius, rel=1e-12)
+    assert (to_scipy(bk, scaled_W) != to_scipy(bk, W)).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"coverage": 0}, r"coverage must lie in \(0, 1\], got 0"),
+        ({"coverage": 1.5}, "got 1.5"),
+        ({"coverage": float("nan")}, "got nan"),
+        ({"radius": 0}, "radius must be a positive number, got 0"),
+        ({"radius": -1.0}, "got -1.0"),
+        ({"radius": float("nan")}, "got nan"),
+        ({"radius": float("inf")}, "got inf"),
+        ({"n_neighbors": 9}, r"\(4\), got 9"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(bk, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        radius_graph(bk.asarray(normal(size=(5, 2))), **{"n_neighbors": 2, **arguments})
+
+
+def test_too_many_edges_are_refused_before_they_are_listed(bk, monkeypatch):
+    monkeypatch.setattr(bk, "free_memory", lambda: 10_000)
+    with pytest.raises(MemoryError, match=r"39,800 edges at ε = 100 .* but 10,000 are free"):
+        radius_graph(readonly(bk, DATA["normal"]), radius=100)
+
+
+@pytest.mark.parametrize("n_edges", [2**31, 2**31 + 1, 60_000**2])
+def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
+    with pytest.raises(MemoryError) as caught:
+        refuse_edges(n_edges, 2**60, 0.123456789)
+    message = str(caught.value)
+    for part in (f"{n_edges:,} edges", f"{12 * n_edges:,} bytes", "ε = 0.123457", "`coverage`"):
+        assert part in message
+    assert "-" not in message.replace("32-bit", "")
+
+
+def test_edges_that_fit_are_let_through():
+    refuse_edges(2**31 - 1, 2**40, 1.0)
+    refuse_edges(0, 0, 1.0)
+
+
+# Given affinities ---------------------------------------------------------------------------------
+
+
+def symmetric(m=60, seed=0):
+    W = sparse.random_array((m, m), density=0.1, rng=seed, format="csr")
+    return sparse.csr_matrix(W + W.T)
+
+
+def test_a_symmetric_affinity_is_kept(bk):
+    W = symmetric()
+    found = affinity_matrix(csr(bk, W))
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(to_scipy(bk, found).toarray(), W.toarray())
+    np.testing.assert_array_equal(
+        to_scipy(bk, affinity_matrix(readonly(bk, W.toarray()))).toarray(), W.toarray()
+    )
+
+
+@pytest.mark.parametrize("format_", ["csr", "csc", "coo", "lil", "dok", "bsr", "dia"])
+@pytest.mark.parametrize("kind", ["matrix", "array"])
+def test_every_format_of_scipy_is_taken(format_, kind):
+    W = symmetric(m=40)
+    given = W.asformat(format_) if kind == "matrix" else sparse.csr_array(W).asformat(format_)
+    found = affinity_matrix(given)
+    assert isinstance(found, sparse.csr_matrix)
+    np.testing.assert_array_equal(found.toarray(), W.toarray())
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int32, np.int64, np.uint8, np.float32])
+def test_every_real_type_becomes_float64(bk, dtype):
+    W = (symmetric().toarray() > 0).astype(dtype)
+    found = to_scipy(bk, affinity_matrix(readonly(bk, W)))
+    np.testing.assert_array_equal(found.toarray(), W.astype(np.float64))
+
+
+def test_indices_of_64_bits_are_taken():
+    W = symmetric()
+    W.indices, W.indptr = W.indices.astype(np.int64), W.indptr.astype(np.int64)
+    np.testing.assert_array_equal(affinity_matrix(W).toarray(), W.toarray())
+
+
+@pytest.mark.parametrize("format_", ["csr", "coo"])
+def test_unsorted_repeated_and_zero_entries_are_cleaned_without_touching_the_given(format_):
+    data, column = np.array([2.0, 1, 0, 2, 1, 0, 0]), np.array([1, 1, 0, 0, 0, 2, 0])
+    row, indptr = np.array([0, 0, 0, 1, 1, 2, 2]), np.array([0, 3, 5, 7])
+    parts = {"csr": (data, column, indptr), "coo": (data, row, column)}[format_]
+    given = {
+        "csr": lambda: sparse.csr_matrix(parts, shape=(3, 3)),
+        "coo": lambda: sparse.coo_matrix((data, (row, column)), shape=(3, 3)),
+    }[format_]()
+    before = [part.copy() for part in parts]
+    found = affinity_matrix(given)
+    assert given.nnz == 7
+    for part, copy in zip(parts, before, strict=True):
+        np.testing.assert_array_equal(part, copy)
+    assert found.nnz == 2
+    assert found.has_canonical_format
+    np.testing.assert_array_equal(found.toarray(), [[0, 3, 0], [3, 0, 0], [0, 0, 0]])
+
+
+def test_an_asymmetric_affinity_is_refused_and_round_off_averaged(bk):
+    W = sparse.csr_matrix(sparse.random_array((60, 60), density=0.2, rng=1))  # C11
+    for given in (csr(bk, W), readonly(bk, W.toarray())):
+        with pytest.raises(ValueError, match="must be symmetric, got .* up to 1 with"):
+            affinity_matrix(given)
+    W = symmetric()
+    noisy = W.copy()
+    noisy.data *= 1 + 1e-12 * normal(size=W.nnz)
+    found = to_scipy(bk, affinity_matrix(csr(bk, noisy))).toarray()
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(found, W.toarray(), rtol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [(np.nan, "nan"), (np.inf, "inf"), (-np.inf, "-inf"), (-2.0, "-2.0")]
+)
+def test_the_first_bad_entry_is_named(bk, value, name):
+    W = symmetric().toarray()
+    W[17, 40] = W[40, 17] = W[30, 31] = value  # C12
+    message = f"not negative, got {name} at row 17, column 40"
+    for given in (csr(bk, W), readonly(bk, W)):
+        with pytest.raises(ValueError, match=message):
+            affinity_matrix(given)
+    with pytest.raises(ValueError, match="row 0, column 1"):
+        affinity_matrix(readonly(bk, np.array([[1.0, value], [value, 1.0]])))
+
+
+@pytest.mark.parametrize("shape", [(100, 10), (3,), (2, 2, 2)])
+def test_features_are_not_taken_for_an_affinity(bk, shape):
+    with pytest.raises(ValueError, match=f"square matrix of similarities, got shape .{shape[0]},"):
+        affinity_matrix(bk.xp.ones(shape))  # C13
+
+
+def test_an_affinity_without_entries_is_refused(bk):
+    for given in (bk.sparse.csr_matrix((4, 4)), bk.xp.zeros((4, 4))):
+        with pytest.raises(ValueError, match=r"\(4, 4\) has no entries above zero"):
+            affinity_matrix(given)
+
+
+def test_an_empty_row_and_a_diagonal_are_kept(bk):
+    W = np.diag([1.0, 2, 0, 0])
+    np.testing.assert_array_equal(to_scipy(bk, affinity_matrix(readonly(bk, W))).toarray(), W)

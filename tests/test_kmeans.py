@@ -1,0 +1,300 @@
+"""k-means: right on cases worked out by hand, and equal to scikit-learn from equal centres."""
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
+
+from specialk_gpu import backend, kmeans
+
+SQUARE = np.array([[0.0, 0], [0, 2], [10, 0], [10, 2]])
+NOISE = np.random.default_rng(0).normal(size=(150, 3))
+
+
+def starts(k, n, seed=0, X=NOISE):
+    rng = np.random.default_rng(seed)
+    return np.stack([X[rng.choice(len(X), k, replace=False)] for _ in range(n)])
+
+
+def nearest(X, centers):
+    """Label and squared distance of the nearest centre, from differences."""
+    sq = ((X[:, None, :] - centers) ** 2).sum(axis=2)
+    return sq.argmin(axis=1), sq.min(axis=1)
+
+
+def run(bk, X, k, **settings):
+    """Fit on the backend; return the result on the host."""
+    if settings.get("init") is not None:
+        settings["init"] = bk.asarray(settings["init"])
+    found = kmeans(bk.asarray(X), k, **settings)
+    assert isinstance(found.labels, bk.xp.ndarray)
+    assert isinstance(found.centers, bk.xp.ndarray)
+    assert found.labels.dtype == np.int32
+    assert found.centers.dtype == np.float64
+    return found._replace(labels=bk.to_numpy(found.labels), centers=bk.to_numpy(found.centers))
+
+
+# -- the answer -----------------------------------------------------------------------------------
+
+
+def test_four_points_by_hand(bk):
+    # First labels 0 1 1 1; centres (0,0), (20/3, 4/3); then 0 0 1 1; centres (0,1), (10,1).
+    found = run(bk, SQUARE, 2, init=[[[0, 0], [1, 2]]], n_init=0)
+    np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])
+    np.testing.assert_allclose(found.centers, [[0, 1], [10, 1]])
+    assert found.inertia == pytest.approx(4)
+    assert (found.n_iter, found.converged) == (3, True)
+    assert found.inertias == [found.inertia]
+
+
+def test_equal_distances_go_to_the_smaller_label(bk):
+    found = run(bk, [[0.0], [1], [2]], 2, init=[[[0], [2]]], n_init=0)
+    np.testing.assert_array_equal(found.labels, [0, 0, 1])
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 20])
+@pytest.mark.parametrize("seed", range(3))
+def test_equals_scikit_learn_from_equal_centres(bk, k, seed):
+    init = starts(k, 1, seed)
+    theirs = KMeans(k, init=init[0], n_init=1, tol=0, algorithm="lloyd").fit(NOISE)
+    ours = run(bk, NOISE, k, init=init, n_init=0)
+    np.testing.assert_array_equal(ours.labels, theirs.labels_)
+    np.testing.assert_allclose(ours.centers, theirs.cluster_centers_, atol=1e-12)
+    assert ours.inertia == pytest.approx(theirs.inertia_)
+    assert ours.converged
+
+
+@pytest.mark.parametrize("n_init", [1, 10])
+def test_planted_clusters_are_found(bk, n_init):
+    X, y = make_blobs(300, centers=[(0, 0), (20, 0), (0, 20), (20, 20)], random_state=0)
+    found = run(bk, X, 4, n_init=n_init, random_state=0)
+    assert len(set(zip(found.labels.tolist(), y.tolist(), strict=True))) == 4
+    assert found.inertia == pytest.approx(
+        sum(len(X) / 4 * X[y == c].var(axis=0).sum() for c in range(4))
+    )
+
+
+def test_labels_centres_and_inertia_belong_together(bk):
+    found = run(bk, NOISE, 6, random_state=0)
+    labels, sq = nearest(NOISE, found.centers)
+    np.testing.assert_array_equal(found.labels, labels)
+    assert found.inertia == pytest.approx(sq.sum())
+    means = [NOISE[labels == c].mean(axis=0) for c in range(6)]
+    np.testing.assert_allclose(found.centers, means, atol=1e-12)
+    assert found.inertia == min(found.inertias)
+
+
+# -- restarts -------------------------------------------------------------------------------------
+
+
+def test_restart_of_a_batch_equals_the_same_restart_alone(bk):
+    init = starts(5, 8)
+    batch = run(bk, NOISE, 5, init=init, n_init=0)
+    alone = [run(bk, NOISE, 5, init=init[r : r + 1], n_init=0) for r in range(8)]
+    np.testing.assert_allclose(batch.inertias, [found.inertia for found in alone], rtol=1e-12)
+    best = alone[int(np.argmin(batch.inertias))]
+    np.testing.assert_array_equal(batch.labels, best.labels)
+    assert batch.n_iter == best.n_iter
+
+
+def test_more_restarts_are_not_worse(bk):
+    inertias = [run(bk, NOISE, 9, n_init=n, random_state=0).inertia for n in (1, 4, 16)]
+    assert inertias == sorted(inertias, reverse=True)
+    init = starts(9, 3)
+    few = run(bk, NOISE, 9, init=init[:1], n_init=0).inertia
+    assert run(bk, NOISE, 9, init=init, n_init=0).inertia <= few
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_best_of_restarts_and_swaps_is_returned(bk, seed):
+    found = run(bk, NOISE, 9, n_init=4, random_state=seed)
+    assert len(found.inertias) % 4 == 0
+    assert len(found.inertias) > 4
+    assert found.inertia == min(found.inertias)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_start_and_every_swap_draws_from_the_clusters_without_a_centre(bk, seed):
+    centers = 1000.0 * np.eye(12)
+    X, y = make_blobs(240, centers=centers, random_state=seed)
+    optimum = sum(((X[y == c] - X[y == c].mean(axis=0)) ** 2).sum() for c in range(12))
+    found = run(bk, X, 12, n_init=10, random_state=seed)
+    np.testing.assert_allclose(found.inertias, optimum)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**31), st.integers(1, 8), st.integers(1, 4), st.integers(1, 40))
+def test_inertia_is_never_above_one_step_from_any_start(seed, k, n_init, m):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(max(m, k), 2)).round(1)
+    k = min(k, len(np.unique(X, axis=0)))
+    init = rng.normal(size=(n_init, k, 2))
+    found = kmeans(X, k, init=init, n_init=0)
+    for start in init:
+        labels, sq = nearest(X, start)
+        step = sum(((X[labels == c] - X[labels == c].mean(axis=0)) ** 2).sum() for c in set(labels))
+        assert found.inertia <= min(step, sq.sum()) * (1 + 1e-12) + 1e-12
+    assert found.centers.shape[0] == k
+    np.testing.assert_array_equal(np.unique(found.labels), np.arange(k))
+
+
+# -- invariance -----------------------------------------------------------------------------------
+
+
+def test_order_of_rows_does_not_matter(bk):
+    order = np.random.default_rng(1).permutation(len(NOISE))
+    init = starts(4, 2)
+    found = run(bk, NOISE, 4, init=init, n_init=0)
+    permuted = run(bk, NOISE[order], 4, init=init, n_init=0)
+    np.testing.assert_array_equal(permuted.labels, found.labels[order])
+
+
+@pytest.mark.parametrize("shift", [1e8, -3e7, (1e9, 0, 1e5)])
+def test_a_common_shift_does_not_matter(bk, shift):
+    init = starts(4, 3)
+    found = run(bk, NOISE, 4, init=init, n_init=0)
+    shifted = run(bk, NOISE + shift, 4, init=init + shift, n_init=0)
+    np.testing.assert_array_equal(shifted.labels, found.labels)
+    assert shifted.inertia == pytest.approx(found.inertia, rel=1e-5)
+    np.testing.assert_allclose(shifted.centers - shift, found.centers, atol=1e-5)
+
+
+def test_same_seed_same_answer_and_random_state_is_used(bk):
+    first, again = (run(bk, NOISE, 5, n_init=2, random_state=3) for _ in range(2))
+    np.testing.assert_array_equal(first.labels, again.labels)
+    assert first.inertias == again.inertias
+    rng = np.random.RandomState(3)
+    assert run(bk, NOISE, 5, n_init=2, random_state=rng).inertias == first.inertias
+    assert run(bk, NOISE, 5, n_init=2, random_state=rng).inertias != first.inertias
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
+def test_dtype_does_not_matter(bk, dtype):
+    X = np.random.default_rng(0).integers(0, 200, size=(80, 3))
+    found = run(bk, X.astype(dtype), 4, random_state=0)
+    same = run(bk, X.astype(np.float64), 4, random_state=0)
+    np.testing.assert_array_equal(found.labels, same.labels)
+    assert found.inertia == same.inertia
+
+
+def test_input_is_not_changed(bk):
+    X, init = bk.asarray(NOISE.copy()), bk.asarray(starts(4, 2))
+    before = bk.to_numpy(X).copy(), bk.to_numpy(init).copy()
+    kmeans(X, 4, init=init, random_state=0)
+    np.testing.assert_array_equal(bk.to_numpy(X), before[0])
+    np.testing.assert_array_equal(bk.to_numpy(init), before[1])
+
+
+def test_chunks_of_rows_do_not_matter(monkeypatch):
+    whole = kmeans(NOISE, 5, random_state=0)
+    monkeypatch.setattr(sys.modules["specialk_gpu.kmeans"], "CHUNK_BYTES", 8 * 50 * 7)
+    found = kmeans(NOISE, 5, random_state=0)
+    np.testing.assert_array_equal(found.labels, whole.labels)
+    np.testing.assert_allclose(found.inertias, whole.inertias, rtol=1e-12)
+
+
+def test_backends_draw_and_find_the_same(bk):
+    found, host = run(bk, NOISE, 6, random_state=0), run(backend.cpu, NOISE, 6, random_state=0)
+    np.testing.assert_array_equal(found.labels, host.labels)
+    np.testing.assert_allclose(found.inertias, host.inertias, rtol=1e-9)
+
+
+# -- C33: too few distinct rows, empty clusters, endless loops ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("X", "k", "distinct"),
+    [
+        ([[0.0, 0], [1, 0], [0, 1], [5, 5], [5, 6], [5, 6]], 6, 5),
+        (np.repeat(np.random.default_rng(0).normal(size=(9, 2)), 2, axis=0), 10, 9),
+        (np.ones((5, 2)), 3, 1),
+        (np.full((4, 1), 0.1), 4, 1),
+    ],
+    ids=["6 rows, 5 distinct", "9 rows twice", "all equal", "all equal and inexact"],
+)
+def test_fewer_distinct_rows_than_clusters_warns_and_ends(bk, X, k, distinct):
+    with pytest.warns(ConvergenceWarning, match=f"found {distinct} clusters where n_clusters={k}"):
+        found = run(bk, X, k, random_state=0)
+    assert found.converged
+    assert found.centers.shape[0] == distinct
+    np.testing.assert_array_equal(np.unique(found.labels), np.arange(distinct))
+    np.testing.assert_array_equal(nearest(np.asarray(X), found.centers)[0], found.labels)
+    assert found.inertia == pytest.approx(0, abs=1e-20)
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        [[1e6, 1e6], [2e6, 1e6], [3e6, 1e6]],
+        [[-50, 0], [-50, 0], [-50, 0]],
+        [[5, 5], [1e9, 0], [1e9, 1e9]],
+    ],
+    ids=["far outside", "thrice the same", "two empty"],
+)
+def test_starts_outside_the_data_still_give_k_clusters(bk, init):
+    X, _ = make_blobs(60, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+    found = run(bk, X, 3, init=[init], n_init=0)
+    assert found.converged
+    labels, sq = nearest(X, found.centers)
+    np.testing.assert_array_equal(found.labels, labels)
+    np.testing.assert_array_equal(np.unique(labels), [0, 1, 2])
+    assert found.inertia == pytest.approx(sq.sum())
+
+
+def test_a_cluster_robbed_of_its_only_row_is_filled_again(bk):
+    found = run(bk, [[0.0], [1], [100]], 3, init=[[[0.5], [150], [1e9]]], n_init=0)
+    assert sorted(found.labels) == [0, 1, 2]
+    assert found.inertia == 0
+
+
+def test_max_iter_warns_and_leaves_consistent_labels(bk):
+    with pytest.warns(ConvergenceWarning, match="n_clusters=5 stopped at max_iter=2"):
+        found = run(bk, NOISE, 5, n_init=1, max_iter=2, random_state=0)
+    assert not found.converged
+    assert found.n_iter == 2
+    labels, sq = nearest(NOISE, found.centers)
+    np.testing.assert_array_equal(found.labels, labels)
+    assert found.inertia == pytest.approx(sq.sum())
+
+
+def test_more_distinct_rows_than_clusters_found_is_blamed_on_max_iter(bk):
+    with pytest.warns(ConvergenceWarning) as caught:
+        run(bk, NOISE, 2, init=np.full((1, 2, 3), 1e6), n_init=0, max_iter=1)
+    assert any("max_iter=1" in str(warning.message) for warning in caught)
+    assert not any("too few distinct rows" in str(warning.message) for warning in caught)
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_clusters": 0}, r"n_clusters must lie between 1 and the number of rows \(4\), got 0"),
+        ({"n_clusters": 5}, r"n_clusters must lie between 1 and the number of rows \(4\), got 5"),
+        ({"n_clusters": 2, "n_init": 0}, "n_init must be at least 1, got 0"),
+        ({"n_clusters": 2, "n_init": -1}, "n_init must be at least 1, got -1"),
+        ({"n_clusters": 2, "max_iter": 0}, "max_iter must be at least 1, got 0"),
+        (
+            {"n_clusters": 2, "init": np.zeros((1, 3, 2))},
+            r"init must have shape \(r, 2, 2\), got \(1, 3, 2\)",
+        ),
+        ({"n_clusters": 2, "init": np.zeros((2, 2))}, r"init must have shape .* got \(2, 2\)"),
+    ],
+)
+def test_arguments_out_of_range_are_named(bk, settings, message):
+    with pytest.raises(ValueError, match=message):
+        kmeans(bk.asarray(SQUARE), **settings)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+def test_rows_that_are_not_finite_are_refused(bk, value):
+    X = SQUARE.copy()
+    X[3, 1] = value
+    with pytest.raises(ValueError, match="X must be finite"):
+        kmeans(bk.asarray(X), 2)

@@ -1,0 +1,313 @@
+"""Exact neighbours: every index and every bit of every distance, against brute force."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from oracles import nearest, readonly, sq_distances
+from scipy.spatial import cKDTree
+
+from specialk_gpu import neighbors
+from specialk_gpu.neighbors import count_within, duplicate_groups, list_within, nearest_neighbors
+
+normal = np.random.default_rng(0).normal
+
+
+def search(bk, X, k):
+    found = nearest_neighbors(readonly(bk, X), k)
+    for array, dtype in ((found.distances, np.float64), (found.indices, np.int64)):
+        assert isinstance(array, bk.xp.ndarray)
+        assert array.dtype == dtype
+        assert array.shape == (X.shape[0], k)
+    return bk.to_numpy(found.distances), bk.to_numpy(found.indices), found.n_redone
+
+
+def check(bk, X, k):
+    distances, indices, n_redone = search(bk, X, k)
+    expected_distances, expected_indices = nearest(X, k)
+    np.testing.assert_array_equal(indices, expected_indices)
+    np.testing.assert_array_equal(distances, expected_distances)
+    return n_redone
+
+
+def grid(side):
+    return np.stack(np.divmod(np.arange(side * side), side), axis=1).astype(float)
+
+
+def with_outlier(X):
+    X = X.copy()
+    X[17] = 1e8
+    return X
+
+
+def one_ulp_apart():
+    X = np.repeat(normal(size=(40, 5)), 3, axis=0)
+    X[1::3] = np.nextafter(X[1::3], np.inf)
+    X[2::3, 0] = np.nextafter(X[2::3, 0], -np.inf)
+    return X
+
+
+CASES = {
+    "normal float64": (normal(size=(700, 30)), 10),
+    "normal float32": (normal(size=(700, 30)).astype(np.float32), 10),
+    "one column": (normal(size=(300, 1)), 7),
+    "784 columns": (normal(size=(150, 784)).astype(np.float32), 5),
+    "33 columns": (normal(size=(200, 33)), 5),
+    "grid": (grid(6), 3),
+    "grid float32": (grid(6).astype(np.float32), 3),
+    "large grid": (grid(20), 12),
+    "binary": ((np.arange(256)[:, None] >> np.arange(8) & 1).astype(float), 10),
+    "one-hot": (np.eye(100), 10),
+    "one-hot, repeated": (np.eye(40)[np.arange(200) % 40], 7),
+    "each row 12 times": (np.repeat(normal(size=(25, 4)), 12, axis=0), 10),
+    "copies of one row": (np.r_[normal(size=(100, 3)), np.repeat(normal(size=(1, 3)), 100, 0)], 10),
+    "all rows equal": (np.full((30, 3), 1.5), 10),
+    "all zero": (np.zeros((20, 2)), 5),
+    "signed zeros": (np.array([[0.0, 1.0], [-0.0, 1.0], [0.0, 2.0], [-0.0, 2.5]]), 2),
+    "C02": (np.array([[0, 0]] * 4 + [[5, 5], [6, 6], [7, 7]], dtype=float), 2),
+    "far from the origin": (normal(size=(300, 10)) + 1e6, 10),
+    "far from the origin, float32": ((normal(size=(300, 10)) + 1e4).astype(np.float32), 10),
+    "very far from the origin": (normal(size=(100, 3)) + 1e15, 5),
+    "an outlier": (with_outlier(normal(size=(300, 10))), 10),
+    "an outlier, float32": (with_outlier(normal(size=(300, 10))).astype(np.float32), 10),
+    "one ulp apart": (one_ulp_apart(), 5),
+    "on a sphere": (normal(size=(200, 3)) * [1, 1, 1e-9], 8),
+    "many neighbours": (normal(size=(400, 3)), 300),
+    "two rows": (normal(size=(2, 3)), 1),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
+    X, k = CASES[case]
+    check(bk, X, k)
+
+
+@pytest.mark.parametrize("m", [2, 3, 5, 6, 100])
+def test_all_other_rows_can_be_asked_for(bk, m):
+    check(bk, normal(size=(m, 4)), m - 1)
+
+
+@pytest.mark.parametrize("exponent", [-1000, -660, 660, 1015])
+def test_scaling_by_a_power_of_two_scales_the_distances(bk, exponent):
+    X = normal(size=(120, 6))
+    plain, indices, _ = search(bk, X, 5)
+    scaled, scaled_indices, _ = search(bk, np.ldexp(X, exponent), 5)
+    np.testing.assert_array_equal(scaled_indices, indices)
+    np.testing.assert_allclose(np.ldexp(scaled, -exponent), plain, rtol=1e-12)
+
+
+def test_the_largest_and_the_smallest_numbers_are_finite_data(bk):
+    top = np.finfo(np.float64).max
+    _, indices, _ = search(bk, np.array([[top], [top / 2], [0.0], [-top / 4]]), 1)
+    np.testing.assert_array_equal(indices[:, 0], [1, 0, 3, 2])
+    least = 5e-324
+    distances, indices, _ = search(bk, np.array([[0.0], [4], [5], [9]]) * least, 1)
+    np.testing.assert_array_equal(indices[:, 0], [1, 2, 1, 2])
+    np.testing.assert_array_equal(distances[:, 0] / least, [4, 1, 1, 4])
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e38])
+def test_extreme_float32_data_are_searched_exactly(bk, size):
+    check(bk, (normal(size=(200, 6)) * size / 5).astype(np.float32), 10)
+
+
+def test_ordinary_rows_are_certified_at_once(bk):
+    for dtype in (np.float32, np.float64):
+        X = normal(size=(2000, 20)).astype(dtype)
+        assert search(bk, X, 10)[2] < 20
+
+
+def test_a_shorter_list_is_a_prefix_of_a_longer_one(bk):
+    for X in (CASES["large grid"][0], CASES["each row 12 times"][0], normal(size=(200, 3))):
+        longest = search(bk, X, 40)
+        for k in (1, 2, 9, 10, 11, 39):
+            distances, indices, _ = search(bk, X, k)
+            np.testing.assert_array_equal(indices, longest[1][:, :k])
+            np.testing.assert_array_equal(distances, longest[0][:, :k])
+
+
+def test_permuted_rows_have_permuted_neighbours(bk):
+    X = normal(size=(300, 5))
+    order = np.random.default_rng(1).permutation(300)
+    distances, indices, _ = search(bk, X, 10)
+    permuted_distances, permuted, _ = search(bk, X[order], 10)
+    np.testing.assert_array_equal(order[permuted], indices[order])
+    np.testing.assert_array_equal(permuted_distances, distances[order])
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_small_integers_are_searched_exactly(bk, data):
+    m, d = data.draw(st.integers(2, 60)), data.draw(st.integers(1, 4))
+    dtype = data.draw(st.sampled_from([np.float32, np.float64]))
+    X = data.draw(arrays(dtype, (m, d), elements=st.integers(-3, 3)))
+    check(bk, X, data.draw(st.integers(1, m - 1)))
+
+
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data())
+def test_any_numbers_are_searched_exactly(bk, data):
+    m, d = data.draw(st.integers(2, 25)), data.draw(st.integers(1, 3))
+    numbers = st.floats(-1e30, 1e30, allow_subnormal=False)
+    X = data.draw(arrays(np.float64, (m, d), elements=numbers))
+    if np.abs(X).max() > 1e-90:
+        check(bk, X, data.draw(st.integers(1, m - 1)))
+
+
+@pytest.mark.parametrize("layout", ["C", "F", "strided"])
+def test_the_layout_in_memory_does_not_matter(bk, layout):
+    X = normal(size=(100, 8))
+    given_X = {"C": X, "F": np.asfortranarray(X), "strided": np.repeat(X, 2, axis=1)[:, ::2]}[
+        layout
+    ]
+    given_X = given_X.view()
+    given_X.setflags(write=False)
+    x = bk.xp.asarray(given_X, order="F") if layout == "F" else bk.asarray(given_X)
+    found = nearest_neighbors(x, 5)
+    np.testing.assert_array_equal(bk.to_numpy(found.indices), nearest(X, 5)[1])
+
+
+@pytest.mark.parametrize("tile_bytes", [1, 40_000, 400_000])
+def test_the_size_of_the_tiles_does_not_matter(bk, monkeypatch, tile_bytes):
+    monkeypatch.setattr(bk, "tile_bytes", tile_bytes)
+    for case in ("33 columns", "grid", "each row 12 times", "an outlier", "far from the origin"):
+        check(bk, *CASES[case])
+
+
+@pytest.mark.parametrize("k", [0, -1, 5, 6])
+def test_a_wrong_number_of_neighbours_is_refused_with_both_numbers(bk, k):
+    with pytest.raises(ValueError, match=rf"rows less one \(4\), got {k}"):
+        nearest_neighbors(bk.xp.ones((5, 2)), k)
+
+
+# Duplicates ---------------------------------------------------------------------------------------
+
+
+def groups_of(bk, X):
+    found = duplicate_groups(readonly(bk, X))
+    return None if found is None else tuple(map(bk.to_numpy, found))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_equal_rows_form_groups_numbered_by_their_first(bk, dtype):
+    X = normal(size=(50, 3)).astype(dtype)[np.random.default_rng(0).integers(50, size=200)]
+    first, group = groups_of(bk, X)
+    _, expected_first, inverse = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    np.testing.assert_array_equal(first, np.sort(expected_first))
+    np.testing.assert_array_equal(first[group], expected_first[inverse.ravel()])
+
+
+def test_different_rows_form_no_groups(bk):
+    assert groups_of(bk, normal(size=(500, 1))) is None
+    assert groups_of(bk, np.array([[1.0, 2.0], [2.0, 1.0], [1.0, -2.0]])) is None
+
+
+class Collider:
+    """A generator for which all permutations of a row have the same hash."""
+
+    def integers(self, *_, size, dtype):
+        return np.zeros(size, dtype=dtype)
+
+
+@pytest.fixture
+def colliding(monkeypatch):
+    """Make the first `count[0]` hashes collide."""
+    count, default_rng = [0], np.random.default_rng
+    monkeypatch.setattr(
+        neighbors.np.random,
+        "default_rng",
+        lambda seed=None: Collider() if seed in range(count[0]) else default_rng(seed),
+    )
+    return count
+
+
+def test_rows_of_equal_hash_are_told_apart(bk, colliding):
+    rows = np.array([[1.0, 2.0], [2.0, 1.0], [3.0, 4.0], [4.0, 3.0]])
+    colliding[0] = 3
+    assert groups_of(bk, rows) is None
+    first, group = groups_of(bk, rows[[0, 1, 0, 3, 1]])
+    np.testing.assert_array_equal(first, [0, 1, 3])
+    np.testing.assert_array_equal(group, [0, 1, 0, 2, 1])
+    colliding[0] = 8
+    with pytest.raises(RuntimeError, match="hashes of the rows collided"):
+        groups_of(bk, rows)
+
+
+# Within a radius ----------------------------------------------------------------------------------
+
+
+RADII = {
+    "normal float64": [0.0, 9.0, 60.0, 200.0],
+    "normal float32": [9.0, 60.0],
+    "grid": [0.5, 1.0, 2.0, 1e9, 1e100],
+    "binary": [1.0, 3.0],
+    "each row 12 times": [0.0, 1.0],
+    "far from the origin": [4.0, 20.0],
+    "an outlier": [10.0, 2e17],
+    "one ulp apart": [1e-32, 1.0],
+    "two rows": [100.0],
+}
+
+
+@pytest.mark.parametrize("case", RADII)
+def test_rows_within_a_radius_are_those_of_brute_force(bk, case):
+    X = CASES[case][0]
+    sq = sq_distances(X)
+    np.fill_diagonal(sq, np.inf)
+    some_pair = float(np.sort(sq, axis=None)[sq.shape[0] // 2])  # a pair at exactly the radius
+    for sq_radius in [*RADII[case], some_pair]:
+        counts = count_within(readonly(bk, X), sq_radius)
+        np.testing.assert_array_equal(bk.to_numpy(counts), (sq <= sq_radius).sum(axis=1))
+        indptr = np.r_[0, np.cumsum((sq <= sq_radius).sum(axis=1))].astype(np.int32)
+        listed = list_within(readonly(bk, X), sq_radius, bk.asarray(indptr))
+        assert listed.dtype == np.int32
+        np.testing.assert_array_equal(bk.to_numpy(listed), np.nonzero(sq <= sq_radius)[1])
+
+
+# Size ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_rows_are_numbered_beyond_32_bits_of_pairs(bk):
+    X = np.random.default_rng(0).uniform(size=(46_400, 2))  # C15: m² exceeds 2³¹
+    distances, indices, _ = search(bk, X, 4)
+    last = slice(X.shape[0] - 50, None)
+    expected, expected_indices = cKDTree(X).query(X[last], k=5)
+    np.testing.assert_array_equal(indices[last], expected_indices[:, 1:])
+    np.testing.assert_allclose(distances[last], expected[:, 1:], rtol=1e-14)
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from specialk_gpu import knn_graph
+from specialk_gpu.backend import get_backend
+
+bk, limit = get_backend(sys.argv[1]), 2**31
+if bk.name == "numpy":
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+else:
+    bk.xp.get_default_memory_pool().set_limit(size=limit)
+X = np.random.default_rng(0).normal(size=(60_000, 10)).astype(np.float32)
+W = knn_graph(bk.asarray(X), 10)
+assert W.shape == (60_000, 60_000)
+assert 600_000 <= W.nnz <= 1_200_000
+"""
+
+
+@pytest.mark.slow
+def test_sixty_thousand_rows_fit_into_two_gigabytes(bk):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # C07
+    command = [sys.executable, "-c", LIMITED, bk.name]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,159 @@
+"""The package: public names, what importing loads, and who imports whom."""
+
+import ast
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import specialk_gpu
+
+PACKAGE = Path(specialk_gpu.__file__).parent
+SOURCES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+OURS = "specialk_gpu."
+PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
+# The layers: each module and the others of the package that it may import.
+LAYERS = {
+    "__init__": set(),
+    "backend.__init__": {"backend"},
+    "backend.cpu": set(),
+    "backend.gpu": set(),
+    "neighbors": {"backend"},
+    "graph": {"backend", "neighbors"},
+    "chebyshev": {"backend"},
+    "eigen": {"backend", "chebyshev"},
+    "embedding": {"backend"},
+    "kmeans": {"backend"},
+    "bounds": {"backend"},
+    "sweep": {"backend", "bounds", "kmeans"},
+    "text": set(),
+    "files": {"text"},
+    "datasets": {"files"},
+}
+
+
+def imports(path):
+    """Return the dotted names of all modules that a file imports, at any depth."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name} has a relative import"
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+# -- names ----------------------------------------------------------------------------------------
+
+
+def test_public_names_are_there_and_no_modules():
+    assert len(set(specialk_gpu.__all__)) == len(specialk_gpu.__all__)
+    for name in PUBLIC:
+        value = getattr(specialk_gpu, name)
+        assert callable(value)
+        assert not isinstance(value, ModuleType)
+        assert value.__module__.startswith("specialk_gpu.")
+        assert name in dir(specialk_gpu)
+    with pytest.raises(AttributeError, match="module 'specialk_gpu' has no attribute 'cluster'"):
+        specialk_gpu.cluster  # noqa: B018
+
+
+@pytest.mark.parametrize("name", ["sweep", "kmeans"])
+def test_functions_are_not_shadowed_by_the_modules_of_their_name(name):
+    module = importlib.import_module(f"specialk_gpu.{name}")
+    assert isinstance(module, ModuleType)
+    assert getattr(specialk_gpu, name) is getattr(module, name)
+    code = f"import specialk_gpu.{name}; from specialk_gpu import {name}; assert callable({name})"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if name != "backend.gpu"])
+def test_names_in_all_are_defined(name):
+    module = importlib.import_module(f"specialk_gpu.{name}".removesuffix(".__init__"))
+    for public in getattr(module, "__all__", ()):
+        assert hasattr(module, public)
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_public_names_are_documented(name):
+    doc = getattr(specialk_gpu, name).__doc__
+    first, *rest = doc.strip().splitlines()
+    assert first.endswith(".")
+    assert not rest or rest[0] == ""
+
+
+def test_version_is_that_of_the_project():
+    project = PACKAGE.parent / "pyproject.toml"
+    if not project.exists():
+        pytest.skip("not run from a checkout")
+    settings = tomllib.loads(project.read_text(encoding="utf-8"))["project"]
+    assert settings["version"] == specialk_gpu.__version__
+    assert settings["scripts"] == {"specialk-gpu": "specialk_gpu.cli:main"}
+    assert {"cuda12", "cuda13", "plot", "dask", "bench", "test", "docs"} <= set(
+        settings["optional-dependencies"]
+    )
+
+
+def test_types_and_kernels_are_shipped():
+    assert (PACKAGE / "py.typed").is_file()
+    kernels = {path.stem for path in (PACKAGE / "backend" / "kernels").glob("*.cu")}
+    assert kernels == {"distance", "select", "spmm"}
+
+
+# -- imports --------------------------------------------------------------------------------------
+
+
+def loaded_by(code):
+    heavy = "{'numpy', 'scipy', 'sklearn', 'cupy', 'dask', 'matplotlib', 'pandas', 'polars'}"
+    code = f"import sys\n{code}\nprint(*sorted({heavy} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_importing_loads_nothing_heavy():
+    assert loaded_by("import specialk_gpu") == set()
+
+
+def test_fitting_on_numpy_loads_no_optional_package():
+    code = (
+        "import numpy as np, specialk_gpu, warnings\nwarnings.simplefilter('ignore')\n"
+        "for name in specialk_gpu.__all__: getattr(specialk_gpu, name)\n"
+        "specialk_gpu.SpecialK(backend='numpy').fit(np.eye(30))"
+    )
+    assert not loaded_by(code) & {"cupy", "dask", "matplotlib", "polars"}
+
+
+def test_cupy_is_imported_in_one_file():
+    found = [
+        name
+        for name, path in SOURCES.items()
+        if any(module.partition(".")[0] in ("cupy", "cupyx") for module in imports(path))
+    ]
+    assert found == ["backend.gpu"]
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_modules_import_only_the_layers_below(name):
+    modules = {source.partition(".")[0] for source in SOURCES}
+    names = {module.split(".")[1] for module in imports(SOURCES[name]) if module[:13] == OURS}
+    ours = names & modules
+    assert "cli" not in ours
+    if name in LAYERS:
+        assert ours <= LAYERS[name]
+    elif name == "specialk":
+        assert not ours & {"datasets", "files", "text"}
+
+
+def test_no_drawer_modules():
+    drawers = {"utils", "helpers", "common", "types", "constants", "exceptions"}
+    assert not drawers & {name.rpartition(".")[2] for name in SOURCES}
+    assert not [name for name in SOURCES if name.endswith(("_gpu", "_cpu"))]

@@ -1,0 +1,400 @@
+"""The estimator: scikit-learn's rules, every kind of input, the fitted attributes."""
+
+import logging
+import pickle
+import threading
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import check_estimator
+
+from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu.sweep import Path
+
+COMPONENTS = r"the graph has \d connected components"
+BLOBS, BLOBS_Y = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
+
+
+def fit(X, bk=None, **settings):
+    """Fit on a backend, host arrays by default; the blobs' graph falls apart into three."""
+    settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", COMPONENTS, UserWarning)
+        return SpecialK(**settings).fit(X)
+
+
+def host(bk, x):
+    return bk.to_numpy(x)
+
+
+# -- scikit-learn's rules -------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
+def test_every_check_of_scikit_learn_passes_and_none_is_skipped(affinity, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # else the array API check skips itself
+    model = SpecialK() if affinity == "nearest_neighbors" else SpecialK(affinity=affinity)
+    results = check_estimator(model, on_skip=None, on_fail=None)
+    assert len(results) > 40
+    assert {result["check_name"]: result["status"] for result in results} == {
+        result["check_name"]: "passed" for result in results
+    }
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_given_affinities_pass_all_checks_that_give_one(monkeypatch):
+    """Some checks give features or non-square data as the matrix: refused, as they must be."""
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")
+    results = check_estimator(SpecialK(affinity="precomputed"), on_skip=None, on_fail=None)
+    assert {result["check_name"] for result in results if result["status"] != "passed"} == {
+        "check_clustering",  # features
+        "check_estimators_nan_inf",  # of shape (10, 3)
+        "check_positive_only_tag_during_fit",  # our message names the entry instead
+    }
+
+
+def test_clone_and_parameters_keep_what_was_given():
+    rng = np.random.RandomState(0)
+    model = SpecialK(alpha=0.05, n_components=7, random_state=rng)
+    assert model.get_params()["random_state"] is rng
+    copy = clone(SpecialK(alpha=0.05, n_clusters=4))
+    assert copy.get_params() == SpecialK(alpha=0.05, n_clusters=4).get_params()
+    array = np.arange(3)
+    model.set_params(n_init=array)  # stored untouched; `==` on arrays has no truth value
+    assert model.n_init is array
+    with pytest.raises(ValueError, match="'n_init' parameter of SpecialK must be an int"):
+        model.fit(BLOBS)
+    with pytest.raises(ValueError, match="Invalid parameter 'k'"):
+        model.set_params(k=3)
+
+
+def test_fit_leaves_the_parameters_alone():
+    model = SpecialK(n_components=150, n_neighbors=5, random_state=3, backend="auto")
+    before = model.get_params()
+    with pytest.warns(UserWarning, match=COMPONENTS):
+        model.fit(BLOBS)
+    assert model.get_params() == before
+
+
+@pytest.mark.filterwarnings(f"ignore:{COMPONENTS}:UserWarning")
+def test_pipeline_and_fit_predict_give_the_labels():
+    model = SpecialK(random_state=0, backend="numpy")
+    labels = make_pipeline(StandardScaler(), model).fit_predict(BLOBS)
+    assert adjusted_rand_score(labels, BLOBS_Y) == 1
+    np.testing.assert_array_equal(model.fit_predict(BLOBS), model.labels_)
+
+
+def test_pickle_keeps_the_fitted_model():
+    model = fit(BLOBS)
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.labels_, model.labels_)
+    assert type(again.path_) is Path
+    assert str(again.path_) == str(model.path_)
+    assert (again.affinity_matrix_ != model.affinity_matrix_).nnz == 0
+
+
+def test_loky_workers_give_the_same_labels():
+    # C41
+    models = [SpecialK(backend="numpy", random_state=seed) for seed in (0, 1)]
+    tasks = [joblib.delayed(model.fit_predict)(BLOBS) for model in models]
+    for seed, labels in enumerate(joblib.Parallel(n_jobs=2, backend="loky")(tasks)):
+        np.testing.assert_array_equal(labels, fit(BLOBS, random_state=seed).labels_)
+
+
+@pytest.mark.filterwarnings(f"ignore:{COMPONENTS}:UserWarning")
+def test_threads_give_the_same_labels():
+    # C41: catch_warnings is not safe in threads, so the mark above sets the filter for all
+    expected = fit(BLOBS).labels_
+    with ThreadPoolExecutor(4) as pool:
+        models = [SpecialK(backend="numpy", random_state=0) for _ in range(4)]
+        found = list(pool.map(lambda model: model.fit(BLOBS).labels_, models))
+    assert threading.active_count() < 20
+    for labels in found:
+        np.testing.assert_array_equal(labels, expected)
+
+
+# -- fitted attributes ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"affinity": "radius_neighbors"}, {"n_components": 120}])
+def test_fitted_attributes_have_their_shapes_and_types(bk, settings):
+    model = fit(bk.asarray(BLOBS), bk, **settings)
+    m, n = BLOBS.shape[0], min(200, settings.get("n_components", 179))
+    shapes = {
+        "labels_": ((m,), np.int32),
+        "eigenvalues_": ((n,), np.float64),
+        "residuals_": ((n,), np.float64),
+        "embedding_": ((m, n), np.float64),
+        "affinity_matrix_": ((m, m), np.float64),
+    }
+    for name, (shape, dtype) in shapes.items():
+        assert getattr(model, name).shape == shape
+        assert getattr(model, name).dtype == dtype
+    assert isinstance(model.labels_, bk.xp.ndarray)
+    assert isinstance(model.embedding_, bk.xp.ndarray)
+    assert isinstance(model.affinity_matrix_, bk.sparse.csr_matrix)
+    assert isinstance(model.path_[1].labels, bk.xp.ndarray)
+    assert model.n_clusters_ == 3 == len(np.unique(host(bk, model.labels_)))
+    assert float(model.residuals_.max()) <= 1e-8
+    assert (np.diff(np.abs(host(bk, model.eigenvalues_))) <= 1e-12).all()
+    assert model.n_graph_components_ == 3
+    assert model.backend_ == bk.name
+    assert model.eigen_solver_ == "dense"
+    assert model.limit_reached_ is False
+    assert (model.radius_ is None) == ("affinity" not in settings)
+    assert model.n_features_in_ == 3
+    assert set(model.timings_) == {"graph", "eigenpairs", "embedding", "kmeans", "bounds"}
+    assert min(model.timings_.values()) >= 0
+    np.testing.assert_array_equal(
+        host(bk, model.labels_), host(bk, model.path_[model.n_clusters_ - 1].labels)
+    )
+
+
+def test_embedding_is_that_of_the_affinity(bk):
+    model = fit(bk.asarray(BLOBS), bk)
+    W, D = model.affinity_matrix_.toarray(), host(bk, model.embedding_)
+    signs_lost = np.abs(np.linalg.eigh(host(bk, W))[0])
+    found = np.abs(host(bk, model.eigenvalues_))
+    np.testing.assert_allclose(found, np.sort(signs_lost)[::-1][: found.size], atol=1e-10)
+    np.testing.assert_allclose((D**2).sum(axis=0), found, atol=1e-10)
+    assert (D >= 0).all()
+
+
+@pytest.mark.parametrize("k", [1, 2, 150])
+def test_labels_are_consecutive_by_falling_size(bk, k):
+    # C48
+    labels = host(bk, fit(bk.asarray(BLOBS), bk, n_clusters=k, n_init=1).labels_)
+    assert labels.dtype == np.int32
+    assert labels.flags.c_contiguous
+    counts = np.bincount(labels)
+    assert len(counts) == k
+    assert counts.min() > 0
+    assert (np.diff(counts) <= 0).all()
+
+
+def test_solvers_and_copies_of_the_affinity_agree():
+    model = fit(BLOBS, n_components=30)
+    for solver in ("dense", "lanczos", "chebyshev"):
+        np.testing.assert_array_equal(
+            fit(BLOBS, n_components=30, eigen_solver=solver).labels_, model.labels_
+        )
+    W = model.affinity_matrix_
+    for given in (W, sparse.coo_array(W), W.toarray(), W.tocsc()):
+        given = fit(given, affinity="precomputed", n_components=30)
+        np.testing.assert_array_equal(given.labels_, model.labels_)
+        assert given.n_features_in_ == 180
+
+
+# -- seeds: C37 -----------------------------------------------------------------------------------
+
+
+def test_equal_seeds_give_equal_fits():
+    first, again = fit(BLOBS, random_state=5), fit(BLOBS, random_state=5)
+    np.testing.assert_array_equal(first.embedding_, again.embedding_)
+    assert [s.inertia for s in first.path_] == [s.inertia for s in again.path_]
+
+
+def test_random_state_instance_is_consumed():
+    rng = np.random.RandomState(5)
+    first = fit(BLOBS, random_state=rng, n_clusters=20, n_init=1).path_[0].inertia
+    second = fit(BLOBS, random_state=rng, n_clusters=20, n_init=1).path_[0].inertia
+    assert first == fit(BLOBS, random_state=5, n_clusters=20, n_init=1).path_[0].inertia
+    assert first != second
+    assert rng.get_state()[2] != np.random.RandomState(5).get_state()[2]
+
+
+def test_default_seed_is_none_and_leaves_answers_on_clear_data_alone():
+    assert SpecialK().random_state is None
+    for _ in range(2):
+        assert adjusted_rand_score(fit(BLOBS, random_state=None).labels_, BLOBS_Y) == 1
+
+
+# -- kinds of input: C08, C17, C18 ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int64", "float16", "bool"])
+def test_integers_and_short_floats_equal_float64(bk, dtype):
+    X = np.random.default_rng(0).integers(0, 256, size=(60, 200))
+    X[:20] = X[:20] // 2 + 100
+    X = (X > 128) if dtype == "bool" else (X if dtype != "int16" else X - 128)
+    X = X.astype(dtype)
+    found = fit(bk.asarray(X), bk, n_clusters=2)
+    same = fit(bk.asarray(X.astype(np.float64)), bk, n_clusters=2)
+    np.testing.assert_array_equal(host(bk, found.labels_), host(bk, same.labels_))
+    assert (found.affinity_matrix_ != same.affinity_matrix_).nnz == 0
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        np.ndarray.tolist,
+        lambda X: X.astype(object),
+        lambda X: X.astype(object).tolist(),
+        np.asfortranarray,
+        lambda X: X[::-1][::-1],
+        lambda X: X.astype(np.longdouble),
+        lambda X: X.astype(">f8"),
+    ],
+    ids=["lists", "objects", "lists of floats", "fortran", "strides", "long double", "big endian"],
+)
+def test_numbers_in_any_container_give_equal_labels(convert):
+    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, fit(BLOBS).labels_)
+
+
+@pytest.mark.parametrize(
+    "frame", [pd.DataFrame(BLOBS, columns=["a", "b", "c"]), pl.DataFrame(BLOBS, list("abc"))]
+)
+def test_data_frames_give_equal_labels_and_names(frame):
+    model = fit(frame)
+    np.testing.assert_array_equal(model.labels_, fit(BLOBS).labels_)
+    assert isinstance(model.labels_, np.ndarray)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", COMPONENTS, UserWarning)
+        assert not hasattr(model.fit(BLOBS), "feature_names_in_")
+
+
+def test_read_only_memory_map_is_read_and_left_alone(tmp_path):
+    np.save(tmp_path / "x.npy", BLOBS)
+    X = np.load(tmp_path / "x.npy", mmap_mode="r")
+    np.testing.assert_array_equal(fit(X).labels_, fit(BLOBS).labels_)
+
+
+TEXT = BLOBS.astype(str)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        TEXT,
+        TEXT.astype(object),
+        TEXT.tolist(),
+        TEXT.astype("S"),
+        TEXT.astype(np.dtypes.StringDType()),
+        pd.DataFrame(TEXT),
+        pd.DataFrame(BLOBS).assign(d=TEXT[:, 0]),
+        pd.DataFrame({"a": pd.Categorical(TEXT[:, 0])}),
+        pd.Series(TEXT[:, 0]),
+        pd.Series(TEXT[:, 0], dtype=object),
+        pl.DataFrame(TEXT, list("abc")),
+        BLOBS.astype("M8[D]"),
+        BLOBS.astype("m8[s]"),
+    ],
+)
+def test_text_and_dates_are_refused_even_where_they_look_like_numbers(X):
+    with pytest.raises(ValueError, match=r"X must be numeric, got text or dates \(dtype "):
+        fit(X)
+
+
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (BLOBS.astype(complex), ValueError, "Complex data not supported"),
+        (sparse.csr_matrix(BLOBS), TypeError, r"sparse X of shape \(180, 3\).*Sparse data was"),
+        (sparse.csr_array((60_000, 50_000)), TypeError, r"sparse X of shape \(60000, 50000\)"),
+        (BLOBS[:, 0], ValueError, "Expected 2D array, got 1D array"),
+        (BLOBS[None], ValueError, "Found array with dim 3"),
+        (BLOBS[:1], ValueError, "minimum of 2 is required"),
+        (BLOBS[:, :0], ValueError, "minimum of 1 is required"),
+        ([[1, 2], [3]], ValueError, "inhomogeneous"),
+        (None, ValueError, "Expected 2D array"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_refused(X, error, message):
+    with pytest.raises(error, match=message):
+        fit(X)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors", "precomputed"])
+def test_caller_keeps_the_same_bytes(bk, order, affinity):
+    # C19
+    X = knn_graph(BLOBS, 10).toarray() if affinity == "precomputed" else BLOBS
+    X = bk.asarray(np.array(X, order=order))
+    before = host(bk, X).copy()
+    fit(X, bk, affinity=affinity)
+    np.testing.assert_array_equal(host(bk, X), before)
+    if affinity == "precomputed":
+        W = bk.sparse.csr_matrix(X)
+        data, indices = host(bk, W.data).copy(), host(bk, W.indices).copy()
+        fit(W, bk, affinity=affinity)
+        np.testing.assert_array_equal(host(bk, W.data), data)
+        np.testing.assert_array_equal(host(bk, W.indices), indices)
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("alpha", 0, r"a float in the range \(0.0, 1.0\)"),
+        ("alpha", 1.0, r"a float in the range \(0.0, 1.0\)"),
+        ("alpha", np.nan, r"a float in the range \(0.0, 1.0\)"),
+        ("n_clusters", 0, r"an int in the range \[1, inf\) or None"),
+        ("n_clusters", 2.0, r"an int in the range \[1, inf\) or None"),
+        ("min_clusters", 0, r"an int in the range \[1, inf\)"),
+        ("max_clusters", 0, r"an int in the range \[1, inf\)"),
+        ("affinity", "rbf", "a str among .*'precomputed'"),
+        ("n_neighbors", 0, r"an int in the range \[1, inf\)"),
+        ("coverage", 0, r"a float in the range \(0.0, 1.0\]"),
+        ("weights", "heat", "a str among .*'distance'"),
+        ("metric", "cosine", "a str among {'euclidean'}"),
+        ("n_components", "all", r"an int in the range \[1, inf\) or a str among {'auto'}"),
+        ("n_kmeans_components", 0, r"an int in the range \[1, inf\) or None"),
+        ("drop_correlated", 1.0, r"a float in the range \(0.0, 1.0\) or None"),
+        ("full_path", "yes", "an instance of 'bool'"),
+        ("selection", "last", "a str among .*'watershed'"),
+        ("n_pairs", 0, r"an int in the range \[1, inf\) or None"),
+        ("n_init", 0, r"an int in the range \[1, inf\)"),
+        ("eigen_solver", "arpack", "a str among .*'lanczos'"),
+        ("tol", 0, r"a float in the range \(0.0, inf\)"),
+        ("backend", "tpu", "a str among .*'cuda'"),
+        ("random_state", "zero", "an int in the range"),
+        ("verbose", -1, "an int in the range"),
+    ],
+)
+def test_parameters_out_of_range_are_named(name, value, expected):
+    with pytest.raises(ValueError, match=f"'{name}' parameter of SpecialK must be {expected}.*Got"):
+        SpecialK(**{name: value}).fit(BLOBS)
+
+
+def test_limits_that_contradict_are_named():
+    with pytest.raises(ValueError, match="got min_clusters=5, max_clusters=4"):
+        SpecialK(min_clusters=5, max_clusters=4).fit(BLOBS)
+    with pytest.raises(ValueError, match=r"n_clusters must lie between 1 .*\(180\), got 181"):
+        fit(BLOBS, n_clusters=181)
+
+
+# -- logs and warnings ----------------------------------------------------------------------------
+
+
+def test_verbose_logs_each_stage(caplog, capsys):
+    logger = logging.getLogger("specialk_gpu")
+    level, handlers = logger.level, list(logger.handlers)
+    fit(BLOBS)
+    assert not caplog.records
+    fit(BLOBS, verbose=1)
+    text = caplog.text
+    for stage in ("graph: 180 rows", "eigenpairs: 179 by dense", "embedding: 179 columns", "k = 2"):
+        assert stage in text
+    assert (logger.level, logger.handlers) == (level, handlers)
+    assert capsys.readouterr().out == ""
+
+
+def test_warnings_point_at_the_line_that_called_fit():
+    with pytest.warns(UserWarning, match=COMPONENTS) as caught:
+        SpecialK(backend="numpy", random_state=0).fit(BLOBS)
+    assert [warning.filename for warning in caught] == [__file__]

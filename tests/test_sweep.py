@@ -1,0 +1,371 @@
+"""The sweep over k and the decision: the paper's tables, limits, reasons in words."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from oracles import readonly
+from sklearn.cluster import AgglomerativeClustering
+from sklearn.exceptions import ConvergenceWarning
+
+from specialk_gpu import PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
+from specialk_gpu.sweep import Path, Step
+
+# The p columns of [HD19, Tables 2 to 5] for k = 2, 3, ..., and the k of its Table 1.
+PAPER = {
+    "MNIST W_C": ([1e-6, 1e-4, 0.019, 0.011, 0.004, 1, 1, 1, 1, 1], 3),
+    "MNIST W_R": ([1e-23, *[1.0] * 9], 2),
+    "Pulsar W_C": ([1e-11, *[1.0] * 8], 2),
+    "Pulsar W_R": ([1e-11, *[1.0] * 8], 2),
+    "Sloan W_C": ([0.004, *[1.0] * 8], 2),
+    "Sloan W_R": ([1e-40, 1e-14, 1e-14, *[1.0] * 6], 4),
+    "HMNIST W_C": ([1e-28, 1e-17, 1e-8, 0.307, *[1.0] * 6], 4),
+}
+HMNIST_W_R = [1e-34, 0.262, 0.060, *[1.0] * 7]
+
+
+def blobs(k, m=60, n=100, seed=0):
+    """Rows of positive columns, those of cluster c raised where column mod k is c."""
+    rng = np.random.default_rng(seed)
+    labels = np.sort(rng.permutation(m) % k)
+    D = 0.05 * np.abs(rng.normal(size=(m, n)))
+    return D + (labels[:, None] == np.arange(n) % k), labels
+
+
+def run(bk, D, **settings):
+    """Sweep on the backend with few restarts; return the result with labels on the host."""
+    found = sweep(readonly(bk, D), **{"n_init": 3, "random_state": 0, **settings})
+    assert isinstance(found.labels, bk.xp.ndarray)
+    assert isinstance(found.path, Path)
+    steps = Path(step._replace(labels=bk.to_numpy(step.labels)) for step in found.path)
+    return found._replace(labels=bk.to_numpy(found.labels), path=steps)
+
+
+def check_labels(labels, n_clusters):
+    """Consecutive from 0, by falling size."""
+    assert labels.dtype == np.int32
+    counts = np.bincount(labels)
+    assert len(counts) == n_clusters
+    assert counts.min() > 0
+    assert (np.diff(counts) <= 0).all()
+
+
+# -- the decision ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", PAPER)
+def test_first_rejection_decides_as_in_the_paper(table):
+    p, k = PAPER[table]
+    assert decide(range(2, 2 + len(p)), np.log(p), alpha=0.01) == k
+
+
+def test_hmnist_radius_graph_contradicts_itself_in_the_paper():
+    # Table 1 prints k = 4, but p = 0.262 at k = 3 exceeds alpha, so Algorithm 1 stops at k = 2.
+    assert decide(range(2, 12), np.log(HMNIST_W_R), alpha=0.01) == 2
+
+
+def test_watershed_is_where_certainty_drops_most():
+    p, _ = PAPER["MNIST W_C"]  # "at that stage, the p-value suddenly shoots to 1": k = 6
+    assert decide(range(2, 12), np.log(p), selection="watershed") == 6
+    assert decide(range(2, 12), np.log(p), alpha=0.05) == 6
+    for table in ("MNIST W_R", "Pulsar W_C", "Sloan W_C", "Sloan W_R"):
+        p, k = PAPER[table]
+        assert decide(range(2, 2 + len(p)), np.log(p), selection="watershed") == k
+
+
+@pytest.mark.parametrize(
+    ("ks", "log_p", "first", "watershed"),
+    [
+        ([1], [-math.inf], 1, 1),
+        ([2], [-50.0], 2, 2),
+        ([2], [0.0], 1, 1),
+        ([2, 3], [0.0, -50.0], 1, 1),
+        ([1, 2, 3], [-math.inf, -50.0, -49.0], 3, 3),
+        ([1, 2, 3], [-math.inf, -math.inf, -math.inf], 3, 3),
+        ([4, 5, 6], [0.0, 0.0, 0.0], 4, 6),
+        ([4, 5, 6], [-math.inf, -20.0, 0.0], 5, 5),
+        ([7], [0.0], 7, 7),
+        ([2, 3, 4], [-math.inf, math.log(0.5), 0.0], 2, 3),
+        ([2, 3, 4, 5], np.log([0.5, 1, 1e-9, 1]), 1, 4),
+    ],
+)
+def test_decisions_by_hand(ks, log_p, first, watershed):
+    assert decide(ks, log_p) == first
+    assert decide(ks, log_p, selection="watershed") == watershed
+
+
+def test_alpha_is_compared_in_logarithms():
+    # C35: p below the smallest double, alpha down to 1e-300.
+    assert decide([2, 3], [-800.0, -600.0], alpha=1e-300) == 2
+    assert decide([2, 3], [-800.0, -700.0], alpha=1e-300) == 3
+    assert decide([2], [math.log(0.01)], alpha=0.01) == 2
+
+
+@pytest.mark.parametrize("selection", ["first", "watershed"])
+def test_bound_that_is_not_a_number_is_an_error(selection):
+    # C32: every comparison with NaN is false; a rule that stops at p > alpha would never stop.
+    with pytest.raises(FloatingPointError, match="not a number at k = 3"):
+        decide([2, 3, 4], [-50.0, math.nan, 0.0], selection=selection)
+
+
+# -- the sweep ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_planted_number_of_clusters_is_found(bk, k):
+    D, labels = blobs(k, n=60 * k)
+    found = run(bk, D)
+    assert found.n_clusters == k
+    assert len(set(zip(found.labels.tolist(), labels.tolist(), strict=True))) == k
+    check_labels(found.labels, k)
+    assert [step.k for step in found.path] == list(range(1, k + 2))
+    assert [step.accepted for step in found.path] == [True] * k + [False]
+    assert not found.limit_reached
+    assert set(found.timings) == {"kmeans", "bounds"}
+
+
+def test_path_holds_the_bound_of_its_labels(bk):
+    D, _ = blobs(3)
+    for step in run(bk, D, max_clusters=6, full_path=True).path[1:]:
+        log_p = bk.to_numpy(zz_top(readonly(bk, D), readonly(bk, step.labels)))
+        a, b = step.pair
+        assert 0 <= a < b < step.k
+        assert step.log_p == log_p[np.triu_indices(step.k, 1)].max() == log_p[a, b]
+        check_labels(step.labels, step.k)
+
+
+def test_a_split_is_accepted_up_to_alpha(bk):
+    D, _ = blobs(3)
+    p = math.exp(run(bk, D).path[2].log_p)
+    for alpha, k in ((p * 1.000001, 3), (p * 0.999999, 2)):
+        found = run(bk, D, alpha=alpha)
+        assert found.n_clusters == k
+        assert [step.accepted for step in found.path] == [True] * k + [False]
+
+
+@pytest.mark.parametrize("settings", [{"max_clusters": 9}, {"full_path": True}])
+def test_path_is_a_prefix_of_a_longer_path(bk, settings):
+    D, _ = blobs(3)
+    short = run(bk, D, max_clusters=5)
+    longer = run(bk, D, **{"max_clusters": 5, **settings})
+    assert longer.n_clusters == short.n_clusters
+    assert len(short.path) <= len(longer.path)
+    for one, other in zip(short.path, longer.path, strict=False):
+        assert one[:-1] == other[:-1]
+        np.testing.assert_array_equal(one.labels, other.labels)
+
+
+def test_full_path_goes_on_after_the_decision(bk):
+    D, _ = blobs(2)
+    found = run(bk, D, max_clusters=5, full_path=True)
+    assert found.n_clusters == 2
+    assert [step.k for step in found.path] == [1, 2, 3, 4, 5]
+    watershed = run(bk, D, max_clusters=5, selection="watershed")
+    assert watershed.n_clusters == 2
+    assert len(watershed.path) == 5
+
+
+def test_pairs_of_highest_cut_are_those_tested(bk):
+    labels = np.repeat(np.arange(4), (30, 15, 9, 6))
+    D = 1.0 * (labels[:, None] == np.arange(100) % 4)
+    D[:, :40] += np.linspace(0.5, 0.9, 4)[labels][:, None]  # all share a level, to a degree
+    found, all_pairs = run(bk, D, n_clusters=4, n_pairs=1), run(bk, D, n_clusters=4)
+    np.testing.assert_array_equal(found.labels, labels)
+    cut = np.full((4, 4), -np.inf)
+    for a, b in zip(*np.triu_indices(4, 1), strict=True):
+        between = (D[labels == a] @ D[labels == b].T).sum()
+        cut[a, b] = between / (labels == a).sum() + between / (labels == b).sum()
+    assert found.path[0].pair == np.unravel_index(cut.argmax(), cut.shape)
+    assert found.path[0].log_p <= all_pairs.path[0].log_p
+    assert run(bk, D, n_clusters=4, n_pairs=99).path[0].log_p == all_pairs.path[0].log_p
+
+
+def test_k_means_sees_the_columns_of_largest_norm(bk):
+    D, labels = blobs(3, n=60)
+    D = np.concatenate([D, 0.01 * np.random.default_rng(1).normal(size=(60, 200))], axis=1)
+    found = run(bk, D, n_clusters=3, n_kmeans_components=60)
+    few = kmeans(readonly(bk, D[:, :60]), 3, n_init=3, random_state=0)
+    assert found.path[0].inertia == pytest.approx(few.inertia)
+    assert len(set(zip(found.labels.tolist(), labels.tolist(), strict=True))) == 3
+    everything = run(bk, D, n_clusters=3, n_kmeans_components=None).path[0]
+    assert everything.inertia == kmeans(readonly(bk, D), 3, n_init=3, random_state=0).inertia
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_data_and_any_clusterer_can_be_tested(bk, dtype):
+    """The paper's wrapper: no graph, plain data, labels of another method."""
+    D, _ = blobs(3)
+    labels = AgglomerativeClustering(n_clusters=4).fit_predict(D)
+    log_p = bk.to_numpy(zz_top(readonly(bk, D, dtype), readonly(bk, labels)))
+    far = log_p < math.log(0.01)
+    assert far[np.triu_indices(4, 1)].sum() == 5  # one cluster was split in two
+    assert run(bk, D.astype(dtype)).n_clusters == 3
+
+
+# -- C30: limits ----------------------------------------------------------------------------------
+
+
+def test_reaching_the_limit_warns_and_sets_the_flag(bk):
+    D, _ = blobs(3)
+    with pytest.warns(UserWarning, match="search ended at max_clusters=2 with the split still"):
+        found = run(bk, D, max_clusters=2)
+    assert (found.n_clusters, found.limit_reached) == (2, True)
+    assert found.path[-1].reason.endswith("; max_clusters reached")
+    check_labels(found.labels, 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "k", "tried"),
+    [
+        ({"min_clusters": 4}, 4, [4, 5]),
+        ({"min_clusters": 3, "max_clusters": 3}, 3, [3]),
+        ({"max_clusters": 1}, 1, [1]),
+        ({"max_clusters": 10_000}, 3, [1, 2, 3, 4]),
+        ({"min_clusters": 2}, 3, [2, 3, 4]),
+    ],
+)
+def test_limits_hold_without_a_warning(bk, settings, k, tried):
+    D, _ = blobs(3)
+    found = run(bk, D, **settings)
+    assert found.n_clusters == k
+    assert [step.k for step in found.path] == tried
+    assert not found.limit_reached
+    check_labels(found.labels, k)
+
+
+def test_limit_above_the_number_of_rows_is_that_number():
+    found = run_on_host(blobs(2, 5)[0], max_clusters=10, full_path=True)
+    assert [step.k for step in found.path] == [1, 2, 3, 4, 5]
+
+
+def run_on_host(D, **settings):
+    return sweep(D, n_init=3, random_state=0, **settings)
+
+
+@pytest.mark.parametrize("k", [1, 2, 7, 60])
+def test_fixed_number_is_given_exactly_and_not_tested(bk, k):
+    D, _ = blobs(3)
+    found = run(bk, D, n_clusters=k, max_clusters=2, min_clusters=2)
+    assert found.n_clusters == k
+    assert [step.k for step in found.path] == [k]
+    assert found.path[0].reason == "fixed by n_clusters: not tested"
+    check_labels(found.labels, k)
+
+
+def test_more_clusters_than_the_root_of_the_rows_warn(bk):
+    D, _ = blobs(5, m=20, n=400)
+    with pytest.warns(UserWarning, match="5 clusters are more than the square root of the 20 rows"):
+        assert run(bk, D).n_clusters == 5
+
+
+def test_distinct_rows_end_the_path(bk):
+    D = np.repeat(np.eye(3), 30, axis=0).repeat(40, axis=1)
+    with pytest.warns(ConvergenceWarning, match="found 3 clusters where n_clusters=4"):
+        found = run(bk, D, full_path=True)
+    assert found.n_clusters == 3
+    assert [step.k for step in found.path] == [1, 2, 3, 4]
+    assert found.path[-1].reason == "only 3 distinct rows: no more clusters are possible"
+    assert found.path[-1].log_p == 0
+
+
+# -- C28: power -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m", "n"), [(20, 19), (600, 10)])
+def test_no_power_is_told_apart_from_one_cluster(bk, m, n):
+    D, _ = blobs(2, m, n)
+    with pytest.warns(PowerWarning, match=rf"{m} rows in {n} columns.*not enough evidence"):
+        found = run(bk, D)
+    assert found.n_clusters == 1
+    assert found.path[-1].reason == "rejected: the test has no power with this n and m"
+    assert attainable_log_p(m, n) > math.log(0.01)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"n_clusters": 2}, {"max_clusters": 1}, {"min_clusters": 2, "max_clusters": 2}]
+)
+def test_power_does_not_matter_where_nothing_is_tested(bk, settings):
+    D, _ = blobs(2, 20, 10)
+    run(bk, D, **settings)
+
+
+def test_warning_ends_where_perfectly_separated_thirds_are_accepted():
+    accepted, warned = [], []
+    for n in range(15, 61, 3):
+        D = np.zeros((60, n))
+        D[:20, : n // 3] = D[20:, n // 3 :] = 1
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            accepted.append(run_on_host(D, max_clusters=2).n_clusters == 2)
+        warned.append(any(issubclass(w.category, PowerWarning) for w in caught))
+    assert accepted == [not w for w in warned] == sorted(accepted)
+    assert len(set(accepted)) == 2
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def test_every_step_says_why(bk):
+    D, _ = blobs(3)
+    one, *accepted, rejected = run(bk, D).path
+    assert one.reason == "accepted: one cluster leaves no pair to test"
+    assert (one.log_p, one.pair) == (-math.inf, None)
+    assert {step.reason for step in accepted} == {"accepted: every pair's bound is at most alpha"}
+    assert rejected.reason.startswith("rejected: the bound of this pair is above alpha")
+    first = run(bk, D, min_clusters=2).path[0]
+    assert first.reason == "accepted: fixed by min_clusters"
+
+
+def test_path_becomes_a_frame_and_a_table():
+    steps = run_on_host(blobs(2)[0]).path
+    frame = steps.to_frame()
+    names = ["k", "log_p", "log10_p", "pair", "accepted", "reason", "inertia"]
+    assert frame.columns.tolist() == names
+    assert frame["k"].tolist() == [1, 2, 3]
+    np.testing.assert_allclose(frame["log10_p"], frame["log_p"] / np.log(10))
+    lines = str(steps).splitlines()
+    assert lines[0].split() == ["k", "log10", "p", "pair", "accepted", "inertia", "reason"]
+    assert len(lines) == 4
+    assert lines[1].split()[:3] == ["1", "-inf", "yes"]
+    assert "0, 1" in lines[2]
+    assert "no" in lines[3].split()
+    assert Path().to_frame().columns.tolist() == names
+    assert set(Step._fields) == {*names, "labels"} - {"log10_p"}
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"alpha": 0}, r"alpha must lie in \(0, 1\), got 0"),
+        ({"alpha": 1}, r"alpha must lie in \(0, 1\), got 1"),
+        ({"alpha": math.nan}, r"alpha must lie in \(0, 1\), got nan"),
+        ({"min_clusters": 4, "max_clusters": 3}, "got min_clusters=4, max_clusters=3"),
+        ({"min_clusters": 0}, "min_clusters must be at least 1"),
+        ({"min_clusters": 61, "max_clusters": 99}, r"number of rows \(60\), got 61"),
+        ({"n_clusters": 61}, r"n_clusters must lie between 1 and the number of rows \(60\)"),
+        ({"n_clusters": 0}, r"n_clusters must lie between 1 .* got 0"),
+        ({"selection": "last"}, "selection must be one of .* got 'last'"),
+    ],
+)
+def test_arguments_out_of_range_are_named(settings, message):
+    with pytest.raises(ValueError, match=message):
+        sweep(blobs(3)[0], **settings)
+
+
+def test_unknown_selection_is_refused():
+    with pytest.raises(ValueError, match="selection must be one of .* got 'last'"):
+        decide([2], [0.0], selection="last")
+
+
+def test_entries_that_are_not_finite_stop_the_sweep(bk):
+    # C32: seen by k-means, or, in a column that it does not see, by the bound.
+    D, _ = blobs(2)
+    D[3, 5] = math.nan
+    with pytest.raises(ValueError, match="X must be finite"):
+        run(bk, D, n_kmeans_components=None)
+    with pytest.raises(FloatingPointError, match="bound is not finite at k = 2"):
+        run(bk, D, n_kmeans_components=20)
