@@ -300,6 +300,14 @@ def test_spmm_is_its_definition(bk, dtype, width, alpha, shift, beta):
     np.testing.assert_allclose(bk.to_numpy(target), expected, atol=50 * np.finfo(dtype).eps)
 
 
+def test_spmm_takes_indices_of_64_bits(bk):
+    A = csr(bk, np.arange(12.0).reshape(3, 4)[:, :3])
+    A.indptr, A.indices = A.indptr.astype(np.int64), A.indices.astype(np.int64)
+    out = bk.xp.empty((3, 2))
+    bk.spmm(A, bk.xp.ones((3, 2)), out, 1.0, 0.0, 0.0)
+    np.testing.assert_array_equal(bk.to_numpy(out)[:, 1], [3, 15, 27])
+
+
 @pytest.mark.parametrize("d", [1, 10, 784, 5000])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_products_are_within_the_stated_error(bk, d, dtype):

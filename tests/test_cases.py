@@ -316,7 +316,7 @@ def test_repeated_fits_keep_no_device_memory():
     for _ in range(20):
         fit(bk, X)
         sizes.append(pool.used_bytes())
-    assert len(set(sizes[1:])) == 1
+    assert max(sizes[2:]) <= sizes[1]
 
 
 def test_an_error_in_the_middle_leaves_nothing_behind(bk, monkeypatch):

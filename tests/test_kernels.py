@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -78,6 +78,7 @@ def gpu(kernels, monkeypatch):
     cupy, cupyx, cupyx_scipy = ModuleType("cupy"), ModuleType("cupyx"), ModuleType("cupyx.scipy")
     cupy.__getattr__ = lambda name: getattr(np, name)
     cupy.asnumpy, cupy.RawModule = np.asarray, RawModule
+    cupy.cuda = SimpleNamespace(compiler=SimpleNamespace(CompileException=RuntimeError))
     cupyx.scatter_min = np.minimum.at
     cupyx.scipy, cupyx_scipy.sparse = cupyx_scipy, scipy.sparse
     for module in (cupy, cupyx, cupyx_scipy):

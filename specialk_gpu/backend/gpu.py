@@ -203,9 +203,11 @@ def spmm(A: Any, X: cp.ndarray, out: cp.ndarray, alpha: float, shift: float, bet
     """See `cpu.spmm`."""
     assert X.flags.c_contiguous
     assert out.flags.c_contiguous
+    assert X.dtype == out.dtype == A.dtype
     m, width = X.shape
     number = A.dtype.type
-    content = (A.indptr, A.indices, A.data, X, out, np.int32(m), np.int32(width))
+    indptr, indices = (x.astype(np.int32, copy=False) for x in (A.indptr, A.indices))
+    content = (indptr, indices, A.data, X, out, np.int32(m), np.int32(width))
     scalars = (number(alpha), number(shift), number(beta))
     grid = ((m + WARPS - 1) // WARPS, (width + 63) // 64)
     _kernel("spmm", "spmm", A.dtype)(grid, (32, WARPS), content + scalars)
