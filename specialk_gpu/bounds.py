@@ -83,9 +83,9 @@ def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
 
     Parameters
     ----------
-    D : array of shape (m, n)
+    D : array-like of shape (m, n)
         Finite. A column that is zero on a pair adds nothing to it.
-    labels : int array of shape (m,)
+    labels : array-like of int, of shape (m,)
         In 0, ..., k - 1; every cluster has a member.
     n_clusters : int, optional
         k; by default the largest label plus one.
@@ -100,7 +100,8 @@ def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
     ValueError
         If shapes or labels do not fit, a cluster is empty, or D is not finite.
     """
-    xp = backend_of(D).xp
+    bk = backend_of(D)
+    xp, D, labels = bk.xp, bk.asarray(D), bk.asarray(labels)
     if D.ndim != 2 or labels.shape != D.shape[:1]:
         msg = (
             f"labels must have shape ({D.shape[0]},) for D of shape {D.shape}, got {labels.shape}."

@@ -9,7 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.neighbors import count_within, list_within, nearest_neighbors, within_range
+from specialk_gpu.neighbors import (
+    count_within,
+    features,
+    list_within,
+    nearest_neighbors,
+    within_range,
+)
 
 __all__ = ["RadiusGraph", "affinity_matrix", "knn_graph", "radius_graph"]
 
@@ -32,7 +38,8 @@ def knn_graph(X: Any, n_neighbors: int = 10, *, weights: str = "connectivity") -
 
     Parameters
     ----------
-    X : float array of shape (m, d)
+    X : array-like of shape (m, d)
+        See `features`.
     n_neighbors : int
         1 <= n_neighbors <= m - 1.
     weights : {"connectivity", "distance"}
@@ -115,7 +122,8 @@ def radius_graph(
 
     Parameters
     ----------
-    X : float array of shape (m, d)
+    X : array-like of shape (m, d)
+        See `features`.
     n_neighbors : int
         1 <= n_neighbors <= m - 1.
     coverage : float
@@ -140,6 +148,7 @@ def radius_graph(
     if not 0 < coverage <= 1:
         msg = f"coverage must lie in (0, 1], got {coverage}."
         raise ValueError(msg)
+    X = features(X)
     bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
     X, unit = within_range(bk, X)

@@ -75,7 +75,7 @@ def kmeans(
 
     Parameters
     ----------
-    X : array of shape (m, d)
+    X : array-like of shape (m, d)
         In NumPy or CuPy, real and finite; computed with in float64, near the origin.
     n_clusters : int
         1 <= k <= m.
@@ -104,6 +104,7 @@ def kmeans(
     device once. Memory: O(m R) beside a chunk.
     """
     bk = backend_of(X)
+    X = bk.asarray(X)
     xp, m = bk.xp, X.shape[0]
     if not 1 <= n_clusters <= m:
         msg = f"n_clusters must lie between 1 and the number of rows ({m}), got {n_clusters}."

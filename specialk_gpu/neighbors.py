@@ -19,10 +19,14 @@ __all__ = [
     "Neighbors",
     "count_within",
     "duplicate_groups",
+    "features",
     "list_within",
     "nearest_neighbors",
     "within_range",
 ]
+
+
+SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
 
 class Neighbors(NamedTuple):
@@ -64,6 +68,38 @@ class _Search(NamedTuple):
         return ((self.X[rows] - self.shift) / self.scale).astype(self.dtype)
 
 
+def features(X: Any) -> Any:
+    """Return X as an array (m, d) of float32 or float64, on the device where it is.
+
+    Parameters
+    ----------
+    X : array-like of shape (m, d)
+        Real and finite. Short integers become float32, which holds them exactly; all else that
+        is not float32 becomes float64.
+
+    Raises
+    ------
+    ValueError
+        If X is not real numbers, not two-dimensional, has fewer than two rows or no column, or is
+        not finite.
+    """
+    bk = backend_of(X)
+    X = bk.asarray(X)
+    if X.dtype.kind not in "biuf":
+        msg = f"X must be real numbers, got dtype {X.dtype}."
+        raise ValueError(msg)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float32 if X.dtype.name in SHORT_DTYPES else np.float64)
+    if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
+        msg = f"X must have two dimensions, two rows and a column at least, got shape {X.shape}."
+        raise ValueError(msg)
+    if not bool(bk.xp.isfinite(X).all()):
+        kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
+        msg = f"Input X contains {kind}."
+        raise ValueError(msg)
+    return X
+
+
 def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     r"""Find the exact nearest neighbours of every row of `X` among the other rows.
 
@@ -72,8 +108,8 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
 
     Parameters
     ----------
-    X : float array of shape (m, d)
-        Finite values, float32 or float64, in NumPy or CuPy.
+    X : array-like of shape (m, d)
+        See `features`.
     n_neighbors : int
         1 <= n_neighbors <= m - 1.
 
@@ -85,13 +121,14 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     Raises
     ------
     ValueError
-        If `n_neighbors` is out of range.
+        If `n_neighbors` or X is out of range.
 
     Notes
     -----
     Costs :math:`2 m^2 d` operations in matrix products and :math:`O(m(d + n_{neighbors}))`
     memory beside one tile.
     """
+    X = features(X)
     m = X.shape[0]
     if not 1 <= n_neighbors <= m - 1:
         msg = (

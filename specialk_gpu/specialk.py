@@ -24,14 +24,14 @@ from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
 from specialk_gpu.embedding import embed
 from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
-from specialk_gpu.neighbors import duplicate_groups
+from specialk_gpu.neighbors import SHORT_DTYPES, duplicate_groups, features
 from specialk_gpu.sweep import SELECTIONS, sweep
 
 __all__ = ["SpecialK"]
 
 logger = logging.getLogger("specialk_gpu")
 
-SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
+MOST_COPIES = 0.25  # share of copies among the neighbours from which on only one is kept
 
 
 class SpecialK(ClusterMixin, BaseEstimator):
@@ -91,8 +91,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
     Attributes
     ----------
     labels_ : int32 array of shape (m,)
-        In 0, ..., `n_clusters_` - 1, by falling size of the cluster. Equal rows have equal
-        labels wherever one is repeated more than `n_neighbors` times. Isolated rows are
+        In 0, ..., `n_clusters_` - 1, by falling size of the cluster. Copies of a row share
+        its label wherever they crowd out its neighbours (a warning says so). Isolated rows are
         labelled by the centre nearest to the origin of D.
     n_clusters_ : int
     path_ : Path of Step
@@ -103,7 +103,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
     embedding_ : float64 array of shape (m, n)
         D.
     affinity_matrix_ : csr_matrix of shape (m, m)
-        W. If rows are repeated more than `n_neighbors` times, of the distinct rows only.
+        W. Where copies of rows crowd out their neighbours, of the distinct rows only.
     residuals_ : float64 array of shape (n,)
         ``‖Wv - λv‖ / max |λ|`` of each pair.
     radius_ : float or None
@@ -319,22 +319,23 @@ class SpecialK(ClusterMixin, BaseEstimator):
     def _checked(self, bk: ModuleType, X: Any) -> Any:
         """Validate X and bring it to the backend, without a copy where that is possible."""
         precomputed = self.affinity == "precomputed"
-        if is_device_array(X):
+        on_device = is_device_array(X)
+        if on_device:
             X = bk.asarray(X)
-            _check_device_array(bk, X, sparse_allowed=precomputed)
             validate_data(self, X, skip_check_array=True)  # features: number, no names
-            if bk.sparse.issparse(X) or X.dtype in (np.float32, np.float64):
-                return X
-            return X.astype(np.float32 if X.dtype.name in SMALL_DTYPES else np.float64)
-        if sparse.issparse(X) and not precomputed:
+        if not precomputed and (bk.sparse.issparse(X) or sparse.issparse(X)):
             msg = (
                 f"a sparse X of shape {X.shape} is supported with affinity='precomputed' only. "
                 "Sparse data was passed; densify it with X.toarray(), or reduce it first, for "
                 "instance with sklearn.decomposition.TruncatedSVD."
             )
             raise TypeError(msg)
+        if on_device:
+            return X if precomputed else features(X)
+        if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
+            X = np.from_dlpack(X)
         _refuse_text(X)
-        small = getattr(getattr(X, "dtype", None), "name", "") in SMALL_DTYPES
+        small = getattr(getattr(X, "dtype", None), "name", "") in SHORT_DTYPES
         X = validate_data(
             self,
             X,
@@ -429,31 +430,6 @@ def _logging(verbose: int) -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-def _check_device_array(bk: ModuleType, X: Any, *, sparse_allowed: bool) -> None:
-    """Check what scikit-learn checks on the host, with one reduction on the device."""
-    if bk.sparse.issparse(X):
-        if not sparse_allowed:
-            msg = "a sparse X is supported with affinity='precomputed' only."
-            raise TypeError(msg)
-        return
-    if X.dtype.kind not in "biuf":
-        msg = f"X must be real numbers, got dtype {X.dtype}."
-        raise ValueError(msg)
-    if X.ndim != 2:
-        msg = f"Expected 2D array, got {X.ndim}D array instead: X has shape {X.shape}."
-        raise ValueError(msg)
-    if X.shape[0] < 2 or X.shape[1] < 1:
-        msg = (
-            f"Found array with {X.shape[0]} sample(s) and {X.shape[1]} feature(s) "
-            f"(shape={X.shape}) while a minimum of 2 samples and 1 feature is required."
-        )
-        raise ValueError(msg)
-    if not sparse_allowed and X.dtype.kind == "f" and not bool(bk.xp.isfinite(X).all()):
-        kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
-        msg = f"Input X contains {kind}."
-        raise ValueError(msg)
-
-
 def _refuse_text(X: Any) -> None:
     """Raise for text and dates, which would otherwise be parsed into numbers."""
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
@@ -469,21 +445,26 @@ def _refuse_text(X: Any) -> None:
 
 
 def _without_copies(bk: ModuleType, X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
-    """Keep one of each distinct row if some row has only copies of itself for neighbours.
+    """Keep one of each distinct row where copies crowd others out of the neighbourhoods.
 
-    Returns the rows to cluster, and for each row of X its place among them (None: unchanged).
+    That is, where a row has only copies of itself for neighbours, or where copies are more than
+    a quarter of all neighbours: the graph then falls apart into groups of copies. Returns the
+    rows to cluster, and for each row of X its place among them (None: unchanged).
     """
+    xp = bk.xp
     groups = duplicate_groups(X)
     if groups is None:
         return X, None
     first, group = groups
-    most = int(bk.xp.bincount(group).max())
-    if most <= n_neighbors:
+    sizes = xp.bincount(group)
+    most = int(sizes.max())
+    n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
+    if most <= n_neighbors and n_copies <= MOST_COPIES * X.shape[0] * n_neighbors:
         return X, None
     warnings.warn(
-        f"a row of X is repeated {most} times, more than n_neighbors={n_neighbors}: its neighbours "
-        f"would all be copies of it. Clustering the {first.size} distinct rows of {X.shape[0]}; "
-        "copies share their row's label.",
+        f"rows of X are repeated, one of them {most} times, and copies crowd out the "
+        f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
+        f"{X.shape[0]}; copies share their row's label.",
         UserWarning,
         stacklevel=5,
     )

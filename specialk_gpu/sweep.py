@@ -24,7 +24,7 @@ SELECTIONS = ("first", "watershed")
 
 
 class PowerWarning(UserWarning):
-    """No split can be accepted with this many rows and columns: k = 1 says nothing."""
+    """Too few rows and columns for a clear split to be accepted: k = 1 may say nothing."""
 
 
 class Step(NamedTuple):
@@ -170,7 +170,7 @@ def sweep(
 
     Parameters
     ----------
-    D : array of shape (m, n)
+    D : array-like of shape (m, n)
         An embedding, or any data whose columns are comparable.
     alpha : float
         Level of the test, in (0, 1).
@@ -207,6 +207,7 @@ def sweep(
         If the search ends at `max_clusters`.
     """
     bk = backend_of(D)
+    D = bk.asarray(D)
     m, n = D.shape
     _check_arguments(alpha, n_clusters, min_clusters, max_clusters, selection, m)
     rng = check_random_state(random_state)

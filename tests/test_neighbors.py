@@ -19,7 +19,9 @@ normal = np.random.default_rng(0).normal
 
 
 def search(bk, X, k):
-    found = nearest_neighbors(readonly(bk, X), k)
+    x = readonly(bk, X)
+    found = nearest_neighbors(x, k)
+    np.testing.assert_array_equal(bk.to_numpy(x), X)
     for array, dtype in ((found.distances, np.float64), (found.indices, np.int64)):
         assert isinstance(array, bk.xp.ndarray)
         assert array.dtype == dtype

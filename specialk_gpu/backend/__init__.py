@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from specialk_gpu.backend import cpu
 
 BACKENDS = ("auto", "numpy", "cuda")
+DLPACK_CUDA = (2, 13)  # device memory, managed memory
 
 
 class Verdict(NamedTuple):
@@ -33,7 +34,10 @@ def is_device_array(x: Any) -> bool:
     """Say whether `x` lives on a CUDA device."""
     if type(x).__module__.partition(".")[0] in ("cupy", "cupyx"):
         return True
-    return getattr(x, "__cuda_array_interface__", None) is not None
+    if getattr(x, "__cuda_array_interface__", None) is not None:
+        return True
+    device = getattr(x, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) in DLPACK_CUDA
 
 
 def backend_of(x: Any) -> ModuleType:

@@ -83,7 +83,11 @@ def probe() -> tuple[str | None, bool]:
 
 def asarray(x: Any, dtype: Any = None) -> cp.ndarray:
     """See `cpu.asarray`; arrays of other libraries on a device are taken without a copy."""
-    return x if sparse.issparse(x) else cp.asarray(x, dtype=dtype)
+    if sparse.issparse(x):
+        return x
+    if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | cp.ndarray):
+        x = cp.from_dlpack(x)
+    return cp.asarray(x, dtype=dtype)
 
 
 def to_numpy(x: Any) -> np.ndarray:
