@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.duplicates import duplicate_groups, first_members
 
 __all__ = [
     "Neighbors",
     "count_within",
-    "duplicate_groups",
     "features",
     "list_within",
     "nearest_neighbors",
@@ -284,51 +284,6 @@ def _float64_bounds(search: _Search, rows: Any, width: int, *, exact: bool) -> t
     return lower, slack
 
 
-def duplicate_groups(X: Any) -> tuple[Any, Any] | None:
-    """Group equal rows.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-
-    Returns
-    -------
-    None if all rows differ, else
-    first : int64 array of shape (u,)
-        The first row of each group, ascending.
-    group : int64 array of shape (m,)
-        The group of each row.
-    """
-    bk = backend_of(X)
-    xp = bk.xp
-    m, d = X.shape
-    integer = np.uint32 if X.dtype == np.float32 else np.uint64
-    step = _row_step(bk, 24 * d)
-    for seed in range(8):
-        draws = np.random.default_rng(seed).integers(2**63, size=d, dtype=np.int64)
-        factors = bk.asarray(draws.astype(np.uint64) * 2 + 1)
-        keys = xp.empty(m, dtype=np.uint64)
-        for start in range(0, m, step):
-            bits = xp.ascontiguousarray(X[start : start + step] + 0).view(integer)  # no -0.0
-            bits = bits.astype(np.uint64)
-            bits ^= bits >> 32
-            bits *= factors
-            keys[start : start + step] = bits.sum(axis=1)
-        _, first, group = xp.unique(keys, return_index=True, return_inverse=True)
-        if first.size == m:
-            return None
-        if all(
-            bool((X[start : start + step] == X[first[group[start : start + step]]]).all())
-            for start in range(0, m, step)
-        ):
-            order = xp.argsort(first)
-            rank = xp.empty(first.size, dtype=np.int64)
-            rank[order] = xp.arange(first.size)
-            return first[order], rank[group]
-    msg = "eight different hashes of the rows collided; this should not be possible."
-    raise RuntimeError(msg)
-
-
 def _neighbors_of_duplicates(
     bk: ModuleType, X: Any, groups: tuple[Any, Any], k: int
 ) -> tuple[Any, Any, int]:
@@ -343,7 +298,7 @@ def _neighbors_of_duplicates(
         sq_u, index_u, n_redone = xp.empty((1, 0)), xp.empty((1, 0), dtype=np.int64), 0
     sq_u = xp.concatenate([xp.zeros((u, 1)), sq_u], axis=1)  # a group is nearest to itself
     index_u = xp.concatenate([xp.arange(u)[:, None], index_u], axis=1)
-    members = _first_members(xp, group, u, k + 1)  # (u, k + 1), m where there are fewer
+    members = first_members(xp, group, u, k + 1)  # (u, k + 1), m where there are fewer
     out_sq = xp.empty((m, k))
     out_index = xp.empty((m, k), dtype=np.int64)
     step = _row_step(bk, 48 * index_u.shape[1] * (k + 1))
@@ -361,18 +316,6 @@ def _neighbors_of_duplicates(
         out_sq[own] = xp.take_along_axis(sq, best, 1)
         out_index[own] = xp.take_along_axis(index, best, 1)
     return out_sq, out_index, n_redone
-
-
-def _first_members(xp: Any, group: Any, n_groups: int, width: int) -> Any:
-    """List the first `width` rows of each group, padded with the number of rows."""
-    m = group.size
-    order = xp.argsort(group, kind="stable")
-    start = xp.searchsorted(group[order], xp.arange(n_groups))
-    place = xp.arange(m) - start[group[order]]
-    members = xp.full((n_groups, width), m, dtype=np.int64)
-    keep = place < width
-    members[group[order][keep], place[keep]] = order[keep]
-    return members
 
 
 def count_within(X: Any, sq_radius: float) -> Any:

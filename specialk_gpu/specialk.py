@@ -21,10 +21,11 @@ from sklearn.utils.validation import validate_data
 
 from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
 from specialk_gpu.chebyshev import ConvergenceError
+from specialk_gpu.duplicates import duplicate_groups
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
 from specialk_gpu.embedding import embed
 from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
-from specialk_gpu.neighbors import SHORT_DTYPES, duplicate_groups, features
+from specialk_gpu.neighbors import SHORT_DTYPES, features
 from specialk_gpu.sweep import SELECTIONS, sweep
 
 __all__ = ["SpecialK"]

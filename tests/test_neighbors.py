@@ -13,7 +13,8 @@ from oracles import nearest, readonly, sq_distances
 from scipy.spatial import cKDTree
 
 from specialk_gpu import neighbors
-from specialk_gpu.neighbors import count_within, duplicate_groups, list_within, nearest_neighbors
+from specialk_gpu.duplicates import duplicate_groups
+from specialk_gpu.neighbors import count_within, list_within, nearest_neighbors
 
 normal = np.random.default_rng(0).normal
 
