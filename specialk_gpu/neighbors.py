@@ -210,7 +210,7 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     sq = ((1 - search.beta) * search.sq_norms).astype(np.float32)
     n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
     doubtful = []
-    step = _row_step(bk, 12 * m)
+    step = _row_step(bk, 4 * m)
     for start in range(0, m, step):
         rows = slice(start, min(start + step, m))
         scores = (-2 * search.centred(rows)) @ base  # (t, m)
