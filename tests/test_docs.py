@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,12 @@ def test_demo_prints_what_the_page_shows(page, capsys):
     assert main(["demo"]) == 0
     out = capsys.readouterr().out
     assert_same_output(out.rsplit("(", 1)[0], shown.rsplit("(", 1)[0])
+
+
+def test_figures_are_those_of_the_results(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    from benchmarks import tables
+
+    assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == tables.results_page()
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert tables.readme(text) == text
