@@ -49,6 +49,7 @@ def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
     labels : int array of shape (m,)
         In 0, ..., n_clusters - 1, on the device of D.
     n_clusters : int
+        k; rows with other labels count for no cluster.
 
     Returns
     -------
@@ -102,7 +103,10 @@ def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
     """
     bk = backend_of(D)
     xp, D, labels = bk.xp, bk.asarray(D), bk.asarray(labels)
-    if D.ndim != 2 or labels.shape != D.shape[:1]:
+    if D.ndim != 2 or 0 in D.shape:
+        msg = f"D must have rows and columns, got shape {D.shape}."
+        raise ValueError(msg)
+    if labels.shape != D.shape[:1]:
         msg = (
             f"labels must have shape ({D.shape[0]},) for D of shape {D.shape}, got {labels.shape}."
         )

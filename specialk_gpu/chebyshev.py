@@ -57,7 +57,8 @@ def chebyshev(
     """
     xp, m = bk.xp, A.shape[0]
     dtype = np.dtype(A.dtype)
-    n_block = min(m, n + max(16, math.ceil(0.15 * n)))
+    n_guard = max(16, math.ceil(0.15 * n))
+    n_block = min(m, n + n_guard)
     low, scale, cut = _spectrum(bk, A, n_block, rng)
     V = xp.empty((m, n_block), dtype=dtype)
     V[...] = bk.asarray(rng.standard_normal((m, n_block)), dtype=dtype)
@@ -65,8 +66,8 @@ def chebyshev(
     theta[0] = scale
     worst, n_locked, stuck = 1.0, 0, False
     for i in range(max_iter):
-        # The way out of a repeated eigenvalue wider than the block, and of the rounding of a high
-        # degree, is to cut clearly below and to add what A does to the block.
+        # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
+        # high degree, is to cut clearly below, to add what A does to the block, and to widen it.
         edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
         interval = _interval(max(low, -edge), edge, scale)
         degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, dtype.name)
@@ -78,9 +79,11 @@ def chebyshev(
         block = _expanded(bk, A, V, n_locked, rng) if stuck else active
         values, norms = _rayleigh_ritz(bk, A, block)
         if stuck:
+            n_block = min(n_block + n_guard, n_locked + block.shape[1], 2 * n + 64)
             width = n_block - n_locked
-            active[...], values, norms = block[:, :width], values[:width], norms[:width]
-        del block
+            V = xp.concatenate([V[:, :n_locked], block[:, :width]], axis=1)
+            values, norms = values[:width], norms[:width]
+        del block, active
         theta = np.concatenate([theta[:n_locked], values])
         scale = max(scale, float(np.abs(theta).max()))
         norms = norms / float(np.abs(theta).max() or 1.0)

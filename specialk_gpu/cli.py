@@ -38,6 +38,9 @@ def main(argv=None):
         The exit code: 0 done, 1 numerical failure or out of memory, 2 wrong usage or bad input,
         130 interrupted.
     """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by the caller
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the whole process
     try:
         options = _parser().parse_args(argv)
         with _warnings_in_one_line() as warned:
@@ -180,12 +183,14 @@ def _fit(options, warned):
             raise ValueError(msg)
     model, seconds = _cluster(X, parameters, quiet=options.quiet)
     rows = _path_rows(model, true_labels)
-    if options.output:
-        files.write_labels(options.output, model.labels_)
-    if options.summary:
-        text = json.dumps(_summary(model, rows, seconds, warned), indent=2, allow_nan=False)
-        options.summary.write_text(f"{text}\n", encoding="utf-8")
-    _print_results(model, rows, seconds, table=not options.quiet)
+    try:
+        if options.output:
+            files.write_labels(options.output, model.labels_)
+        if options.summary:
+            text = json.dumps(_summary(model, rows, seconds, warned), indent=2, allow_nan=False)
+            options.summary.write_text(f"{text}\n", encoding="utf-8")
+    finally:  # a full disk does not take the answer with it
+        _print_results(model, rows, seconds, table=not options.quiet)
 
 
 def _demo(options, _warned):
@@ -234,6 +239,9 @@ def _check_outputs(options):
             continue
         if path.is_dir() or not path.parent.is_dir():
             msg = f"{flag} must name a file in a folder that exists, got {path}"
+            raise ValueError(msg)
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            msg = f"{flag} must name a file that can be written, got {path}"
             raise ValueError(msg)
         if path.resolve() in taken:
             msg = f"{flag} would overwrite another file of this command, got {path}"

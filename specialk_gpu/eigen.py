@@ -125,6 +125,7 @@ def eigenpairs(
     bk = backend_of(W)
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     rng = check_random_state(random_state)
+    W, unit = _within_range(bk, W)
     count, component = bk.connected_components(W)
     parts = _solve_components(bk, W, n, count, component, solver, tol, max_iter, rng)
     values, vectors = _merge(bk, W.shape[0], n, parts)
@@ -139,14 +140,15 @@ def eigenpairs(
         )
     if orthogonality > 1e3 * FLOOR[np.dtype(W.dtype).name]:
         message += f" The eigenvectors are not orthonormal: max |VᵀV - I| = {orthogonality:.2g}."
+    largest = max(parts, key=lambda part: part.rows.shape[-1])
     if message:
+        other = "lanczos" if largest.solver == "chebyshev" else "chebyshev"
         message = message.strip() + (
-            " Try solver='chebyshev' or 'dense', a larger max_iter or tol, fewer eigenpairs, "
+            f" Try solver={other!r} or 'dense', a larger max_iter or tol, fewer eigenpairs, "
             "or float64."
         )
-    largest = max(parts, key=lambda part: part.rows.shape[-1])
     return Eigenpairs(
-        values,
+        values * unit,
         vectors,
         residuals,
         orthogonality,
@@ -156,6 +158,15 @@ def eigenpairs(
         largest.solver,
         count,
     )
+
+
+def _within_range(bk: ModuleType, W: Any) -> tuple[Any, float]:
+    """Scale a matrix of extreme size by a power of two, so that squares stay finite."""
+    largest = float(bk.xp.abs(W.data).max()) if W.nnz else 1.0
+    if largest == 0 or 1e-15 < largest < 1e15:
+        return W, 1.0
+    unit = 2.0 ** min(math.frexp(largest)[1], 1000)
+    return W * W.dtype.type(1 / unit), W.dtype.type(unit)
 
 
 def _check_arguments(W: Any, n: int, solver: str, tol: float) -> None:

@@ -252,7 +252,8 @@ def _npz(path, key):
         if key is None and {"format", "shape", "data"} <= set(names):
             return sparse.csr_array(sparse.load_npz(path))
         if key is None and len(names) != 1:
-            msg = f"it holds {len(names)} arrays ({', '.join(names)}), choose one with key="
+            held = f"it holds {len(names)} arrays ({', '.join(names)})"
+            msg = f"{held}, choose one with key= (--key on the command line)"
             raise ValueError(msg)
         if key is not None and key not in names:
             msg = f"it has no array {key!r}, only {', '.join(names)}"

@@ -151,13 +151,13 @@ def radius_graph(
     X = features(X)
     bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
-    X, unit = within_range(bk, X)
     if radius is None:
         kth = xp.sort(nearest_neighbors(X, n_neighbors).distances[:, -1])
-        radius = float(kth[math.ceil(coverage * m) - 1]) * unit
+        radius = float(kth[math.ceil(coverage * m) - 1])
     elif not (radius > 0 and math.isfinite(radius)):
         msg = f"radius must be a positive number, got {radius}."
         raise ValueError(msg)
+    X, unit = within_range(bk, X)
     sq_radius = _largest_square(radius / unit)
     counts = count_within(X, sq_radius)
     refuse_edges(int(counts.sum()), bk.free_memory(), radius)

@@ -106,6 +106,14 @@ def kmeans(
     bk = backend_of(X)
     X = bk.asarray(X)
     xp, m = bk.xp, X.shape[0]
+    if X.ndim != 2 or X.shape[1] < 1:
+        msg = f"X must have rows and columns, got shape {X.shape}."
+        raise ValueError(msg)
+    if init is not None:
+        init = xp.asarray(init, dtype=np.float64)
+        if not bool(xp.isfinite(init).all()):
+            msg = "init must be finite."
+            raise ValueError(msg)
     if not 1 <= n_clusters <= m:
         msg = f"n_clusters must lie between 1 and the number of rows ({m}), got {n_clusters}."
         raise ValueError(msg)
@@ -113,7 +121,7 @@ def kmeans(
     if n_init < 0 or n_init + n_given < 1:
         msg = f"n_init must be at least 1, got {n_init}."
         raise ValueError(msg)
-    if n_given and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
+    if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
         raise ValueError(msg)
     if max_iter < 1:
@@ -122,7 +130,7 @@ def kmeans(
     X, shift = _centred(xp, X)
     sq_norms = (X * X).sum(axis=1)
     rng = check_random_state(random_state)
-    starts = [] if init is None else [xp.asarray(init, dtype=np.float64) - shift]
+    starts = [] if init is None else [init - shift]
     if n_init:
         starts.append(_plus_plus(bk, X, sq_norms, n_clusters, n_init, rng))
     best = _lloyd(bk, X, sq_norms, xp.concatenate(starts), max_iter)
@@ -262,6 +270,7 @@ def _lloyd(
     best: tuple[float, Any, Any, int, bool] = (np.inf, None, None, 0, False)
     active = np.arange(n_starts)
     before = None
+    coincide = 32 * float(np.finfo(np.float64).eps) * float(sq_norms.max())
     for i in range(1, max_iter + 1):
         now = _assign(bk, X, sq_norms, centers)
         changed = xp.ones(active.size, dtype=bool)
@@ -282,7 +291,7 @@ def _lloyd(
         if not going.any():
             break
         for r in np.flatnonzero(going & (state[2] > 0)):
-            _refill(xp, X, now, int(r))
+            _refill(xp, X, now, int(r), coincide)
         centers = xp.where(
             now.counts[:, :, None] > 0,
             now.sums / xp.maximum(now.counts, 1)[:, :, None],
@@ -296,13 +305,16 @@ def _lloyd(
     return KMeans(labels, centers, float(inertia), n_iter, bool(converged), inertias.tolist())
 
 
-def _refill(xp: Any, X: Any, now: _Assignment, r: int) -> None:
-    """Give each empty cluster of restart r the farthest row, taken from its own cluster."""
+def _refill(xp: Any, X: Any, now: _Assignment, r: int, coincide: float) -> None:
+    """Give each empty cluster of restart r the farthest row, taken from its own cluster.
+
+    Squared distances up to `coincide` are rounding.
+    """
     empty = xp.flatnonzero(now.counts[r] == 0).tolist()
     for c in empty:
         far = int(xp.argmax(now.sq_distances[r]))
-        if not float(now.sq_distances[r, far]) > 0:
-            return  # every row sits on a centre: fewer distinct rows than clusters
+        if not float(now.sq_distances[r, far]) > coincide:
+            return  # every row sits on a centre, up to rounding: too few distinct rows
         donor = int(now.labels[r, far])
         now.counts[r, donor] -= 1
         now.sums[r, donor] -= X[far]

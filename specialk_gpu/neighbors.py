@@ -121,7 +121,8 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     Raises
     ------
     ValueError
-        If `n_neighbors` or X is out of range.
+        If `n_neighbors` or X is out of range, or X spans more orders of magnitude than squared
+        distances can.
 
     Notes
     -----
@@ -141,8 +142,17 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     groups = duplicate_groups(X)
     if groups is None:
         distances, indices, n_redone = _search_neighbors(bk, X, n_neighbors)
+        n_equal = 0
     else:
         distances, indices, n_redone = _neighbors_of_duplicates(bk, X, groups, n_neighbors)
+        sizes = bk.xp.bincount(groups[1])
+        n_equal = int((sizes * bk.xp.minimum(sizes - 1, n_neighbors)).sum())
+    if unit != 1 and int((distances == 0).sum()) > n_equal:
+        msg = (
+            f"X has entries as large as {unit:.3g}, and beside them the distances between some "
+            "rows vanish. Rescale X, or remove the outliers."
+        )
+        raise ValueError(msg)
     return Neighbors(bk.xp.sqrt(distances) * unit, indices, n_redone)
 
 

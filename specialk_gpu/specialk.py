@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import time
 import warnings
@@ -32,6 +33,8 @@ __all__ = ["SpecialK"]
 
 logger = logging.getLogger("specialk_gpu")
 
+NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
+NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 MOST_COPIES = 0.25  # share of copies among the neighbours from which on only one is kept
 
 
@@ -103,8 +106,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         By falling magnitude.
     embedding_ : float64 array of shape (m, n)
         D.
-    affinity_matrix_ : csr_matrix of shape (m, m)
-        W. Where copies of rows crowd out their neighbours, of the distinct rows only.
+    affinity_matrix_ : csr_matrix of shape (m, m), or (u, u)
+        W. Where copies of rows crowd out their neighbours, of the u distinct rows only.
     residuals_ : float64 array of shape (n,)
         ``‖Wv - λv‖ / max |λ|`` of each pair.
     radius_ : float or None
@@ -260,10 +263,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Any) -> SpecialK:
         bk = get_backend(self.backend, X)
-        on_device = is_device_array(X)
-        X = self._checked(bk, X)
         with bk.device_of(X):
-            return self._fit_checked(bk, X, on_device=on_device)
+            return self._fit_checked(bk, self._checked(bk, X), on_device=is_device_array(X))
 
     def _fit_checked(self, bk: ModuleType, X: Any, *, on_device: bool) -> SpecialK:
         """Run the stages on checked input, then set the fitted attributes."""
@@ -274,8 +275,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
         group = None
         if self.affinity == "precomputed":
             W, radius = affinity_matrix(X), None
+            self._check_counts(W.shape[0], "rows")
         else:
             X, group = _without_copies(bk, X, min(self.n_neighbors, X.shape[0] - 1))
+            self._check_counts(X.shape[0], "distinct rows" if group is not None else "rows")
             W, radius = self._graph(bk, X)
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         pairs = self._eigenpairs(W, rng)
@@ -348,6 +351,14 @@ class SpecialK(ClusterMixin, BaseEstimator):
         if sparse.issparse(X):
             return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
         return bk.asarray(X)
+
+    def _check_counts(self, m: int, rows: str) -> None:
+        """Refuse more clusters than rows before any work is done."""
+        for name in ("n_clusters", "min_clusters"):
+            value = getattr(self, name)
+            if value is not None and value > m and (name == "n_clusters" or not self.n_clusters):
+                msg = f"{name} must lie between 1 and the number of {rows} ({m}), got {value}."
+                raise ValueError(msg)
 
     def _graph(self, bk: ModuleType, X: Any) -> tuple[Any, float | None]:
         """Build W_C, or W_R and its radius."""
@@ -433,10 +444,19 @@ def _logging(verbose: int) -> Iterator[None]:
 
 def _refuse_text(X: Any) -> None:
     """Raise for text and dates, which would otherwise be parsed into numbers."""
+    columns = getattr(X, "dtypes", None)  # of a data frame
+    if columns is not None:
+        wrong = [str(x) for x in columns if str(x).lower().startswith(NOT_NUMBERS)]
+        if wrong:
+            msg = (
+                f"X must be numeric, got text or dates (a column of dtype {wrong[0]}). Convert "
+                "or drop it first."
+            )
+            raise ValueError(msg)
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
     kind = getattr(values.dtype, "kind", "")
     if kind in ("U", "S", "T", "M", "m") or (
-        kind == "O" and any(isinstance(x, str | bytes) for x in np.asarray(values).ravel())
+        kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in values.ravel())
     ):
         msg = (
             f"X must be numeric, got text or dates (dtype {values.dtype}). Convert it, for "

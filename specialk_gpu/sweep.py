@@ -130,11 +130,24 @@ def decide(
     Returns
     -------
     int
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+    FloatingPointError
+        If a bound is not a number.
     """
     if selection not in SELECTIONS:
         msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
         raise ValueError(msg)
+    if not 0 < alpha < 1:
+        msg = f"alpha must lie in (0, 1), got {alpha}."
+        raise ValueError(msg)
     ks, log_p = list(ks), np.asarray(list(log_p), dtype=np.float64)
+    if not ks or ks != list(range(ks[0], ks[0] + len(ks))) or log_p.shape != (len(ks),):
+        msg = f"ks must be consecutive, with a log_p for each, got {ks} and {log_p.tolist()}."
+        raise ValueError(msg)
     if np.isnan(log_p).any():
         msg = f"the bound is not a number at k = {ks[int(np.argmax(np.isnan(log_p)))]}."
         raise FloatingPointError(msg)
@@ -208,8 +221,15 @@ def sweep(
     """
     bk = backend_of(D)
     D = bk.asarray(D)
+    if D.ndim != 2 or 0 in D.shape:
+        msg = f"D must have rows and columns, got shape {D.shape}."
+        raise ValueError(msg)
     m, n = D.shape
     _check_arguments(alpha, n_clusters, min_clusters, max_clusters, selection, m)
+    for name, value in (("n_pairs", n_pairs), ("n_kmeans_components", n_kmeans_components)):
+        if value is not None and value < 1:
+            msg = f"{name} must be at least 1 or None, got {value}."
+            raise ValueError(msg)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
@@ -218,9 +238,9 @@ def sweep(
     if powerless and first < last:
         warnings.warn(
             f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: "
-            f"two perfectly separated clusters would reach log10 p = "
-            f"{attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not enough "
-            "evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
+            f"two perfectly separated clusters, each with its share of the columns, would reach "
+            f"log10 p = {attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not "
+            "enough evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
             PowerWarning,
             stacklevel=3,
         )
@@ -240,6 +260,8 @@ def sweep(
             log_p = 0.0  # two of the clusters asked for are certainly one
         timings["bounds"] += time.perf_counter() - clock
         accepted = log_p <= log_alpha or k == first
+        if k > first and log_p <= log_alpha:
+            powerless = False
         reason = _reason(k, n_found, log_p, log_alpha, powerless, n_clusters, min_clusters)
         steps.append(Step(k, log_p, pair, accepted, reason, found.inertia, labels))
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
@@ -330,7 +352,7 @@ def _reason(
     if n_clusters is not None:
         return "fixed by n_clusters: not tested"
     if n_found < k:
-        return f"only {n_found} distinct rows: no more clusters are possible"
+        return f"only {n_found} rows can be told apart: no more clusters are possible"
     if k == 1:
         return "accepted: one cluster leaves no pair to test"
     if k == min_clusters:

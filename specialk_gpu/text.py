@@ -80,7 +80,7 @@ def _is_header(cells):
     if any(numbers) and not all(numbers):
         name = cells[numbers.index(False)]
         msg = f"its first row mixes numbers and names (such as {name!r}); "
-        msg += "say whether it is a header with header=True or header=False"
+        msg += "say whether it is a header with header=True or False (--header yes or no)"
         raise ValueError(msg)
     return not any(numbers)
 

@@ -340,3 +340,32 @@ def test_arguments_out_of_range_are_refused(arguments, message):
     W = W.astype(arguments.pop("dtype", np.float64))
     with pytest.raises(ValueError, match=message):
         eigenpairs(W, arguments.pop("n", 3), **arguments)
+
+
+@pytest.mark.parametrize("spread", [1e-5, 1e-6, 1e-7, 1e-8, 1e-9])
+def test_a_cluster_across_the_cut_that_is_wider_than_the_guard_is_resolved(bk, spread):
+    rng = np.random.default_rng(0)
+    cluster = 0.8 + spread * rng.random(40)
+    spectrum = np.concatenate([np.linspace(1, 0.9, 90), cluster, np.linspace(0.7, 0, 570)])
+    Q = np.linalg.qr(rng.standard_normal((700, 700)))[0]
+    A = (Q * spectrum) @ Q.T
+    A = bk.sparse.csr_matrix(bk.asarray((A + A.T) / 2))
+    found = eigenpairs(A, 100, solver="chebyshev", random_state=0)
+    assert found.converged, found.message
+    expected = np.sort(spectrum)[::-1][:100]
+    assert np.abs(bk.to_numpy(found.values) - expected).max() < 1e-8
+
+
+@pytest.mark.parametrize("unit", [2.0**-600, 2.0**600])
+@pytest.mark.parametrize("solver", ["dense", "lanczos", "chebyshev"])
+def test_the_size_of_the_entries_does_not_matter(bk, solver, unit):
+    W = knn_graph(bk.asarray(np.random.default_rng(0).random((700, 3))))
+    expected = eigenpairs(W, 12, solver=solver, random_state=0)
+    found = eigenpairs(W * unit, 12, solver=solver, random_state=0)
+    assert found.converged
+    assert bk.to_numpy(found.values / unit) == pytest.approx(bk.to_numpy(expected.values), abs=1e-9)
+
+
+def test_the_remedy_names_the_other_solver(bk):
+    W = knn_graph(bk.asarray(np.random.default_rng(0).random((700, 3))))
+    assert "solver='lanczos'" in eigenpairs(W, 30, solver="chebyshev", max_iter=1).message

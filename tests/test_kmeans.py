@@ -298,3 +298,26 @@ def test_rows_that_are_not_finite_are_refused(bk, value):
     X[3, 1] = value
     with pytest.raises(ValueError, match="X must be finite"):
         kmeans(bk.asarray(X), 2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_copies_of_rows_end_the_search_at_once(bk, seed):
+    X = np.repeat(np.random.default_rng(seed).normal(size=(9, 2)), 2, axis=0)
+    with pytest.warns(ConvergenceWarning, match="too few distinct rows"):
+        found = kmeans(bk.asarray(X), 10, random_state=seed)
+    assert found.converged
+    assert found.n_iter < 20
+    assert np.unique(bk.to_numpy(found.labels)).tolist() == list(range(9))
+
+
+@pytest.mark.parametrize("X", [np.ones(5), np.ones((5, 0))])
+def test_kmeans_names_the_shape(X):
+    with pytest.raises(ValueError, match="X must have rows and columns"):
+        kmeans(X, 1)
+
+
+def test_kmeans_takes_starts_as_lists_and_refuses_what_is_not_finite():
+    X = np.array([[0.0], [1.0], [10.0]])
+    assert kmeans(X, 2, n_init=0, init=[[[0.0], [10.0]]]).inertia == 0.5
+    with pytest.raises(ValueError, match="init must be finite"):
+        kmeans(X, 2, init=[[[0.0], [np.nan]]])

@@ -314,3 +314,12 @@ def test_sixty_thousand_rows_fit_into_two_gigabytes(bk):
     command = [sys.executable, "-c", LIMITED, bk.name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_outlier_beside_which_distances_vanish_is_an_error(bk):
+    X = np.concatenate([normal(size=(300, 3)), np.full((1, 3), 1e200)])
+    with pytest.raises(ValueError, match="X has entries as large as .* distances .* vanish"):
+        nearest_neighbors(bk.asarray(X), 3)
+    huge = normal(size=(60, 3)) * 1e200
+    found = nearest_neighbors(bk.asarray(np.concatenate([huge, huge[:5]])), 3)
+    assert int((found.distances == 0).sum()) == 10

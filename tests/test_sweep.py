@@ -265,7 +265,7 @@ def test_distinct_rows_end_the_path(bk):
         found = run(bk, D, full_path=True)
     assert found.n_clusters == 3
     assert [step.k for step in found.path] == [1, 2, 3, 4]
-    assert found.path[-1].reason == "only 3 distinct rows: no more clusters are possible"
+    assert found.path[-1].reason == "only 3 rows can be told apart: no more clusters are possible"
     assert found.path[-1].log_p == 0
 
 
@@ -369,3 +369,37 @@ def test_entries_that_are_not_finite_stop_the_sweep(bk):
         run(bk, D, n_kmeans_components=None)
     with pytest.raises(FloatingPointError, match="bound is not finite at k = 2"):
         run(bk, D, n_kmeans_components=20)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [({"n_pairs": 0}, "n_pairs"), ({"n_kmeans_components": 0}, "n_kmeans_components")],
+)
+def test_sweep_names_what_is_out_of_range(settings, named):
+    with pytest.raises(ValueError, match=f"{named} must be at least 1"):
+        sweep(np.eye(4), **settings)
+
+
+@pytest.mark.parametrize("D", [np.ones(5), np.ones((5, 0))])
+def test_sweep_names_the_shape(D):
+    with pytest.raises(ValueError, match="D must have rows and columns"):
+        sweep(D)
+
+
+@pytest.mark.parametrize(
+    ("ks", "log_p"), [([], []), ([2, 4], [-1.0, 0.0]), ([2, 3], [-1.0]), ([3, 2], [-1.0, -1.0])]
+)
+def test_decide_wants_consecutive_k_with_a_bound_for_each(ks, log_p):
+    with pytest.raises(ValueError, match="ks must be consecutive"):
+        decide(ks, log_p)
+    with pytest.raises(ValueError, match="alpha must lie in"):
+        decide([2], [-1.0], alpha=2)
+
+
+def test_a_split_accepted_against_the_forecast_is_not_called_powerless():
+    D = np.zeros((300, 15))
+    D[:20] = 1 + 0.01 * np.random.default_rng(0).random((20, 15))
+    with pytest.warns(PowerWarning, match="each with its share of the columns"):
+        found = sweep(D, random_state=0)
+    assert found.n_clusters == 2
+    assert not any("no power" in step.reason for step in found.path)

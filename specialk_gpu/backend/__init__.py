@@ -42,9 +42,7 @@ def is_device_array(x: Any) -> bool:
 
 def backend_of(x: Any) -> ModuleType:
     """Return the backend module that the array or sparse matrix `x` belongs to."""
-    if type(x).__module__.partition(".")[0] in ("cupy", "cupyx"):
-        return import_module("specialk_gpu.backend.gpu")
-    return cpu
+    return import_module("specialk_gpu.backend.gpu") if is_device_array(x) else cpu
 
 
 def cuda_verdict() -> Verdict:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -97,7 +97,10 @@ def to_numpy(x: Any) -> np.ndarray:
 
 def device_of(x: Any) -> AbstractContextManager:
     """See `cpu.device_of`."""
-    return getattr(x, "device", None) or getattr(x, "data", x).device
+    if isinstance(x, cp.ndarray) or sparse.issparse(x):
+        return x.device
+    kind, index = getattr(x, "__dlpack_device__", lambda: (1, 0))()
+    return cp.cuda.Device(index) if int(kind) in (2, 13) else nullcontext()  # not the host's
 
 
 def synchronize() -> None:
