@@ -445,18 +445,18 @@ def _logging(verbose: int) -> Iterator[None]:
 def _refuse_text(X: Any) -> None:
     """Raise for text and dates, which would otherwise be parsed into numbers."""
     columns = getattr(X, "dtypes", None)  # of a data frame
-    if columns is not None:
+    if columns is not None and len(X.shape) == 2:
         wrong = [str(x) for x in columns if str(x).lower().startswith(NOT_NUMBERS)]
         if wrong:
             msg = (
-                f"X must be numeric, got text or dates (a column of dtype {wrong[0]}). Convert "
+                f"X must be numeric, got text or dates (dtype {wrong[0]} of a column). Convert "
                 "or drop it first."
             )
             raise ValueError(msg)
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
     kind = getattr(values.dtype, "kind", "")
     if kind in ("U", "S", "T", "M", "m") or (
-        kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in values.ravel())
+        kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())
     ):
         msg = (
             f"X must be numeric, got text or dates (dtype {values.dtype}). Convert it, for "

@@ -298,5 +298,5 @@ def test_entries_that_are_not_finite_are_refused(bk, value):
 
 
 def test_one_dimensional_data_is_refused(bk):
-    with pytest.raises(ValueError, match=r"D of shape \(4,\)"):
+    with pytest.raises(ValueError, match=r"D must have rows and columns, got shape \(4,\)"):
         zz_top(bk.asarray(np.ones(4)), bk.asarray([0, 0, 1, 1]))

@@ -291,6 +291,8 @@ TEXT = BLOBS.astype(str)
         pd.Series(TEXT[:, 0]),
         pd.Series(TEXT[:, 0], dtype=object),
         pl.DataFrame(TEXT, list("abc")),
+        pd.DataFrame(BLOBS).assign(d=pd.date_range("2020", periods=len(BLOBS))),
+        pl.DataFrame({"d": pd.date_range("2020", periods=50), "x": np.arange(50.0)}),
         BLOBS.astype("M8[D]"),
         BLOBS.astype("m8[s]"),
     ],
