@@ -8,7 +8,18 @@ imported only when CUDA is asked for.
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from specialk_gpu.bounds import attainable_log_p, cluster_stats, zz_top
+    from specialk_gpu.chebyshev import ConvergenceError
+    from specialk_gpu.eigen import eigenpairs
+    from specialk_gpu.embedding import embed
+    from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
+    from specialk_gpu.kmeans import kmeans
+    from specialk_gpu.neighbors import nearest_neighbors
+    from specialk_gpu.specialk import SpecialK
+    from specialk_gpu.sweep import PowerWarning, decide, sweep
 
 __version__ = "0.1.0"
 
@@ -30,7 +41,24 @@ _HOME = {
     "zz_top": "bounds",
 }
 
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - names, each a string
+__all__ = [
+    "ConvergenceError",
+    "PowerWarning",
+    "SpecialK",
+    "__version__",
+    "affinity_matrix",
+    "attainable_log_p",
+    "cluster_stats",
+    "decide",
+    "eigenpairs",
+    "embed",
+    "kmeans",
+    "knn_graph",
+    "nearest_neighbors",
+    "radius_graph",
+    "sweep",
+    "zz_top",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -22,7 +22,7 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The layers: each module and the others of the package that it may import.
 LAYERS = {
-    "__init__": set(),
+    "__init__": set(specialk_gpu._HOME.values()),  # for type checkers; loaded at first use
     "backend.__init__": {"backend"},
     "backend.cpu": set(),
     "backend.gpu": set(),
@@ -158,3 +158,7 @@ def test_no_drawer_modules():
     drawers = {"utils", "helpers", "common", "types", "constants", "exceptions"}
     assert not drawers & {name.rpartition(".")[2] for name in SOURCES}
     assert not [name for name in SOURCES if name.endswith(("_gpu", "_cpu"))]
+
+
+def test_every_public_name_has_a_home():
+    assert set(specialk_gpu.__all__) == {"__version__", *specialk_gpu._HOME}
