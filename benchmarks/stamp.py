@@ -14,6 +14,15 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
+def _commit() -> str:
+    run = ["git", "rev-parse", "HEAD"]
+    found = subprocess.run(run, capture_output=True, text=True, check=False).stdout.strip()
+    return found or os.environ.get("SPECIALK_COMMIT", "")
+
+
+COMMIT = _commit()  # of the code that was loaded, whatever is committed while it runs
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -28,11 +37,9 @@ def stamp() -> dict[str, Any]:
     from specialk_gpu.backend import describe_backends
 
     backends = describe_backends()
-    run = ["git", "rev-parse", "HEAD"]
-    commit = subprocess.run(run, capture_output=True, text=True, check=False).stdout.strip()
     return {
         "specialk_gpu": __version__,
-        "commit": commit or os.environ.get("SPECIALK_COMMIT", ""),
+        "commit": COMMIT,
         "python": platform.python_version(),
         "versions": {name: v for row in backends for name, v in row["versions"].items()},
         "processor": _processor(),
