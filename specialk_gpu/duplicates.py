@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
 
-__all__ = ["duplicate_groups", "first_members"]
+__all__ = ["duplicate_groups", "first_members", "without_copies"]
+
+MOST_COPIES = 0.25  # share of copies among the neighbours from which on only one is kept
 
 
 def duplicate_groups(X: Any) -> tuple[Any, Any] | None:
@@ -66,3 +69,30 @@ def first_members(xp: Any, group: Any, n_groups: int, width: int) -> Any:
     keep = place < width
     members[group[order][keep], place[keep]] = order[keep]
     return members
+
+
+def without_copies(X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
+    """Keep one of each distinct row where copies crowd others out of the neighbourhoods.
+
+    That is, where a row has only copies of itself for neighbours, or where copies are more than
+    a quarter of all neighbours: the graph then falls apart into groups of copies. Returns the
+    rows to cluster, and for each row of X its place among them (None: unchanged).
+    """
+    xp = backend_of(X).xp
+    groups = duplicate_groups(X)
+    if groups is None:
+        return X, None
+    first, group = groups
+    sizes = xp.bincount(group)
+    most = int(sizes.max())
+    n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
+    if most <= n_neighbors and n_copies <= MOST_COPIES * X.shape[0] * n_neighbors:
+        return X, None
+    warnings.warn(
+        f"rows of X are repeated, one of them {most} times, and copies crowd out the "
+        f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
+        f"{X.shape[0]}; copies share their row's label.",
+        UserWarning,
+        stacklevel=6,
+    )
+    return X[first], group

@@ -105,28 +105,9 @@ def kmeans(
     """
     bk = backend_of(X)
     X = bk.asarray(X)
-    xp, m = bk.xp, X.shape[0]
-    if X.ndim != 2 or X.shape[1] < 1:
-        msg = f"X must have rows and columns, got shape {X.shape}."
-        raise ValueError(msg)
-    if init is not None:
-        init = xp.asarray(init, dtype=np.float64)
-        if not bool(xp.isfinite(init).all()):
-            msg = "init must be finite."
-            raise ValueError(msg)
-    if not 1 <= n_clusters <= m:
-        msg = f"n_clusters must lie between 1 and the number of rows ({m}), got {n_clusters}."
-        raise ValueError(msg)
-    n_given = 0 if init is None else init.shape[0]
-    if n_init < 0 or n_init + n_given < 1:
-        msg = f"n_init must be at least 1, got {n_init}."
-        raise ValueError(msg)
-    if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
-        msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
-        raise ValueError(msg)
-    if max_iter < 1:
-        msg = f"max_iter must be at least 1, got {max_iter}."
-        raise ValueError(msg)
+    xp = bk.xp
+    init = None if init is None else xp.asarray(init, dtype=np.float64)
+    _check_arguments(xp, X, n_clusters, n_init, init, max_iter)
     X, shift = _centred(xp, X)
     sq_norms = (X * X).sum(axis=1)
     rng = check_random_state(random_state)
@@ -144,6 +125,33 @@ def kmeans(
         best = found if found.inertia < best.inertia else best
     best = best._replace(centers=best.centers + shift, inertias=inertias)
     return _checked(bk, best, n_clusters, max_iter)
+
+
+def _check_arguments(
+    xp: Any, X: Any, n_clusters: int, n_init: int, init: Any, max_iter: int
+) -> None:
+    if X.ndim != 2 or X.shape[1] < 1:
+        msg = f"X must have rows and columns, got shape {X.shape}."
+        raise ValueError(msg)
+    if not 1 <= n_clusters <= X.shape[0]:
+        msg = (
+            f"n_clusters must lie between 1 and the number of rows ({X.shape[0]}), "
+            f"got {n_clusters}."
+        )
+        raise ValueError(msg)
+    n_given = 0 if init is None else init.shape[0]
+    if n_init < 0 or n_init + n_given < 1:
+        msg = f"n_init must be at least 1, got {n_init}."
+        raise ValueError(msg)
+    if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
+        msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
+        raise ValueError(msg)
+    if init is not None and not bool(xp.isfinite(init).all()):
+        msg = "init must be finite."
+        raise ValueError(msg)
+    if max_iter < 1:
+        msg = f"max_iter must be at least 1, got {max_iter}."
+        raise ValueError(msg)
 
 
 def _centred(xp: Any, X: Any) -> tuple[Any, Any]:

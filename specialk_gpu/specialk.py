@@ -22,7 +22,7 @@ from sklearn.utils.validation import validate_data
 
 from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
 from specialk_gpu.chebyshev import ConvergenceError
-from specialk_gpu.duplicates import duplicate_groups
+from specialk_gpu.duplicates import without_copies
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
 from specialk_gpu.embedding import embed
 from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
@@ -35,7 +35,6 @@ logger = logging.getLogger("specialk_gpu")
 
 NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
 NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
-MOST_COPIES = 0.25  # share of copies among the neighbours from which on only one is kept
 
 
 class SpecialK(ClusterMixin, BaseEstimator):
@@ -277,7 +276,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             W, radius = affinity_matrix(X), None
             self._check_counts(W.shape[0], "rows")
         else:
-            X, group = _without_copies(bk, X, min(self.n_neighbors, X.shape[0] - 1))
+            X, group = without_copies(X, min(self.n_neighbors, X.shape[0] - 1))
             self._check_counts(X.shape[0], "distinct rows" if group is not None else "rows")
             W, radius = self._graph(bk, X)
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
@@ -463,33 +462,6 @@ def _refuse_text(X: Any) -> None:
             "instance with astype."
         )
         raise ValueError(msg)
-
-
-def _without_copies(bk: ModuleType, X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
-    """Keep one of each distinct row where copies crowd others out of the neighbourhoods.
-
-    That is, where a row has only copies of itself for neighbours, or where copies are more than
-    a quarter of all neighbours: the graph then falls apart into groups of copies. Returns the
-    rows to cluster, and for each row of X its place among them (None: unchanged).
-    """
-    xp = bk.xp
-    groups = duplicate_groups(X)
-    if groups is None:
-        return X, None
-    first, group = groups
-    sizes = xp.bincount(group)
-    most = int(sizes.max())
-    n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
-    if most <= n_neighbors and n_copies <= MOST_COPIES * X.shape[0] * n_neighbors:
-        return X, None
-    warnings.warn(
-        f"rows of X are repeated, one of them {most} times, and copies crowd out the "
-        f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
-        f"{X.shape[0]}; copies share their row's label.",
-        UserWarning,
-        stacklevel=5,
-    )
-    return X[first], group
 
 
 def _spread(result: Any, group: Any) -> Any:
