@@ -174,8 +174,8 @@ def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
 
 
 def test_edges_that_fit_are_let_through():
-    refuse_edges(2**31 - 1, 2**40, 1.0)
-    refuse_edges(0, 0, 1.0)
+    assert refuse_edges(2**31 - 1, 2**40, 1.0) is None
+    assert refuse_edges(0, 0, 1.0) is None
 
 
 # Given affinities ---------------------------------------------------------------------------------

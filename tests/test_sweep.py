@@ -287,7 +287,9 @@ def test_no_power_is_told_apart_from_one_cluster(bk, m, n):
 )
 def test_power_does_not_matter_where_nothing_is_tested(bk, settings):
     D, _ = blobs(2, 20, 10)
-    run(bk, D, **settings)
+    found = run(bk, D, **settings)  # a PowerWarning would be an error
+    assert found.n_clusters == max(settings.values())
+    assert not any("no power" in step.reason for step in found.path)
 
 
 def test_warning_ends_where_perfectly_separated_thirds_are_accepted():
