@@ -215,21 +215,16 @@ def sweep(
     Warns
     -----
     PowerWarning
-        If even two perfectly separated clusters could not be told apart at this alpha.
+        If two perfectly separated clusters, each with its share of the columns, would not be
+        accepted at this alpha (`attainable_log_p`).
     UserWarning
         If the search ends at `max_clusters`.
     """
     bk = backend_of(D)
     D = bk.asarray(D)
-    if D.ndim != 2 or 0 in D.shape:
-        msg = f"D must have rows and columns, got shape {D.shape}."
-        raise ValueError(msg)
+    counts = {"n_pairs": n_pairs, "n_kmeans_components": n_kmeans_components}
+    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, selection, counts)
     m, n = D.shape
-    _check_arguments(alpha, n_clusters, min_clusters, max_clusters, selection, m)
-    for name, value in (("n_pairs", n_pairs), ("n_kmeans_components", n_kmeans_components)):
-        if value is not None and value < 1:
-            msg = f"{name} must be at least 1 or None, got {value}."
-            raise ValueError(msg)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
@@ -271,13 +266,21 @@ def sweep(
 
 
 def _check_arguments(
+    D: Any,
     alpha: float,
     n_clusters: int | None,
     min_clusters: int,
     max_clusters: int,
     selection: str,
-    m: int,
+    counts: dict[str, int | None],
 ) -> None:
+    if D.ndim != 2 or 0 in D.shape:
+        msg = f"D must have rows and columns, got shape {D.shape}."
+        raise ValueError(msg)
+    for name, value in counts.items():
+        if value is not None and value < 1:
+            msg = f"{name} must be at least 1 or None, got {value}."
+            raise ValueError(msg)
     if not 0 < alpha < 1:
         msg = f"alpha must lie in (0, 1), got {alpha}."
         raise ValueError(msg)
@@ -290,6 +293,7 @@ def _check_arguments(
             f"min_clusters={min_clusters}, max_clusters={max_clusters}."
         )
         raise ValueError(msg)
+    m = D.shape[0]
     smallest = min_clusters if n_clusters is None else n_clusters
     if not 1 <= smallest <= m:
         name = "min_clusters" if n_clusters is None else "n_clusters"

@@ -30,7 +30,7 @@ def search(bk, X, k):
     return bk.to_numpy(found.distances), bk.to_numpy(found.indices), found.n_redone
 
 
-def check(bk, X, k):
+def check_against_brute_force(bk, X, k):
     distances, indices, n_redone = search(bk, X, k)
     expected_distances, expected_indices = nearest(X, k)
     np.testing.assert_array_equal(indices, expected_indices)
@@ -88,12 +88,12 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
     X, k = CASES[case]
-    check(bk, X, k)
+    check_against_brute_force(bk, X, k)
 
 
 @pytest.mark.parametrize("m", [2, 3, 5, 6, 100])
 def test_all_other_rows_can_be_asked_for(bk, m):
-    check(bk, normal(size=(m, 4)), m - 1)
+    check_against_brute_force(bk, normal(size=(m, 4)), m - 1)
 
 
 @pytest.mark.parametrize("exponent", [-1000, -660, 660, 1015])
@@ -117,7 +117,7 @@ def test_the_largest_and_the_smallest_numbers_are_finite_data(bk):
 
 @pytest.mark.parametrize("size", [1e-40, 1e38])
 def test_extreme_float32_data_are_searched_exactly(bk, size):
-    check(bk, (normal(size=(200, 6)) * size / 5).astype(np.float32), 10)
+    check_against_brute_force(bk, (normal(size=(200, 6)) * size / 5).astype(np.float32), 10)
 
 
 def test_ordinary_rows_are_certified_at_once(bk):
@@ -152,7 +152,7 @@ def test_small_integers_are_searched_exactly(bk, data):
     m, d = data.draw(st.integers(2, 60)), data.draw(st.integers(1, 4))
     dtype = data.draw(st.sampled_from([np.float32, np.float64]))
     X = data.draw(arrays(dtype, (m, d), elements=st.integers(-3, 3)))
-    check(bk, X, data.draw(st.integers(1, m - 1)))
+    check_against_brute_force(bk, X, data.draw(st.integers(1, m - 1)))
 
 
 @settings(
@@ -164,7 +164,7 @@ def test_any_numbers_are_searched_exactly(bk, data):
     numbers = st.floats(-1e30, 1e30, allow_subnormal=False)
     X = data.draw(arrays(np.float64, (m, d), elements=numbers))
     if np.abs(X).max() > 1e-90:
-        check(bk, X, data.draw(st.integers(1, m - 1)))
+        check_against_brute_force(bk, X, data.draw(st.integers(1, m - 1)))
 
 
 @pytest.mark.parametrize("layout", ["C", "F", "strided"])
@@ -184,7 +184,7 @@ def test_the_layout_in_memory_does_not_matter(bk, layout):
 def test_the_size_of_the_tiles_does_not_matter(bk, monkeypatch, tile_bytes):
     monkeypatch.setattr(bk, "tile_bytes", tile_bytes)
     for case in ("33 columns", "grid", "each row 12 times", "an outlier", "far from the origin"):
-        check(bk, *CASES[case])
+        check_against_brute_force(bk, *CASES[case])
 
 
 @pytest.mark.parametrize("k", [0, -1, 5, 6])
