@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, tile_rows
 
 __all__ = ["duplicate_groups", "first_members", "without_copies"]
 
@@ -32,18 +32,11 @@ def duplicate_groups(X: Any) -> tuple[Any, Any] | None:
     bk = backend_of(X)
     xp = bk.xp
     m, d = X.shape
-    integer = np.uint32 if X.dtype == np.float32 else np.uint64
-    step = max(1, bk.tile_bytes // (24 * d))
+    step = tile_rows(bk, 24 * d)
     for seed in range(8):
         draws = np.random.default_rng(seed).integers(2**63, size=d, dtype=np.int64)
         factors = bk.asarray(draws.astype(np.uint64) * 2 + 1)
-        keys = xp.empty(m, dtype=np.uint64)
-        for start in range(0, m, step):
-            bits = xp.ascontiguousarray(X[start : start + step] + 0).view(integer)  # no -0.0
-            bits = bits.astype(np.uint64)
-            bits ^= bits >> 32
-            bits *= factors
-            keys[start : start + step] = bits.sum(axis=1)
+        keys = bk.row_hashes(X, factors)
         _, first, group = xp.unique(keys, return_index=True, return_inverse=True)
         if first.size == m:
             return None

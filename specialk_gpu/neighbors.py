@@ -7,13 +7,14 @@ rigorous bound on what they may have missed and is done again where that bound d
 
 from __future__ import annotations
 
+import logging
 import math
 from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, map_tiles
 from specialk_gpu.duplicates import duplicate_groups, first_members
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "within_range",
 ]
 
+logger = logging.getLogger("specialk_gpu")
 
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
@@ -39,7 +41,8 @@ class Neighbors(NamedTuple):
     indices : int64 array of shape (m, n_neighbors)
         Row numbers; of equally distant rows the smaller number comes first.
     n_redone : int
-        Rows whose first proposal could not be certified and that were done again in float64.
+        Rows whose first proposal could not be certified and that were done again in a higher
+        precision.
     """
 
     distances: Any
@@ -50,22 +53,23 @@ class Neighbors(NamedTuple):
 class _Search(NamedTuple):
     """What a tile of scores needs: centred rows, their squared norms, and error bounds.
 
-    For rows i, j the score (1-β)s_j - 2 c_i·c_j, plus (1-β)s_i, is a lower bound of the squared
-    distance in units of scale², and 2β(s_i + s_j) more is an upper bound.
+    For rows i, j and the base b the score (s_j - loss_j) - 2 b_i·b_j, plus s_i - loss_i, is a
+    lower bound of the squared distance in units of scale², and 2 (loss_i + loss_j) more is an
+    upper bound, both to within `floor`.
     """
 
     bk: ModuleType
     X: Any  # (m, d) as given
-    shift: Any  # (d,) float64
     scale: float  # power of two
-    dtype: Any  # of the products
-    sq_norms: Any  # (m,) float64
-    beta: float
+    base: Any  # (m, d or more) centred, scaled, and rounded to the dtype of the products
+    sq_norms: Any  # (m,) float64, before that rounding
+    loss: Any  # (m,) float64
     floor: float  # absolute error, from underflow
 
-    def centred(self, rows: slice | Any) -> Any:
-        """Return (X[rows] - shift) / scale in the dtype of the products."""
-        return ((self.X[rows] - self.shift) / self.scale).astype(self.dtype)
+    @property
+    def low_norms(self) -> Any:
+        """Return s - loss."""
+        return self.sq_norms - self.loss
 
 
 def features(X: Any) -> Any:
@@ -166,28 +170,42 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
 
 
 def _prepare(bk: ModuleType, X: Any, dtype: Any) -> _Search:
-    """Centre the data and bound the rounding errors of its scores.
+    r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
 
-    The terms of β, in units of half an eps: the product's own, 4 for centred coordinates
-    rounded to `dtype`, 3 for the norms and the last subtraction, and room for second order.
+    With c a centred row, b what it is rounded to and a = ‖c - b‖, the product of two rows is off
+    by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`, twice which is at most the sum over both of
+    :math:`a^2/τ + τ (‖c‖ + a)^2` for any τ > 0: a row that rounds badly costs itself the most.
+    To this come β‖b‖², in units of half an eps the error of the product itself, 4 for the
+    centring, 3 for norms and the last subtraction, and room for second order.
     """
     xp = bk.xp
     m, d = X.shape
     shift = X.mean(axis=0, dtype=np.float64)
     if _is_integral(bk, X):
         shift = xp.rint(shift)
-    rows = _row_step(bk, d * 8)
-    chunks = [slice(i, i + rows) for i in range(0, m, rows)]
-    largest = max(float(xp.abs(X[c] - shift).max()) for c in chunks)
+    centred = []  # the largest entry of each tile
+    map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
+    largest = float(xp.stack(centred).max())
     scale = 2.0 ** (math.frexp(largest)[1]) if largest > 0 else 1.0
-    unit = float(np.finfo(dtype).eps) / 2
-    beta = 1.01 * (bk.product_error(d, dtype) + 16 * unit)
-    floor = (d + 16) * float(np.finfo(dtype).tiny) * 4
-    search = _Search(bk, X, shift, scale, dtype, xp.empty(m), beta, floor)
-    for c in chunks:
-        centred = search.centred(c).astype(np.float64)
-        search.sq_norms[c] = (centred * centred).sum(axis=1)
-    return search
+    sums = np.finfo(np.float32 if dtype == "float16" else dtype)
+    base = xp.zeros((m, -(-d // 8) * 8 if dtype == "float16" else d), dtype=dtype)
+    sq_norms, rounding = xp.empty(m), xp.empty(m)
+
+    def run(rows: slice) -> None:
+        c = (X[rows] - shift) / scale
+        sq_norms[rows] = (c * c).sum(axis=1)
+        base[rows, :d] = c
+        c -= base[rows, :d]
+        rounding[rows] = xp.sqrt((c * c).sum(axis=1))
+
+    map_tiles(bk, run, m, 32 * d)
+    norms = xp.sqrt(sq_norms)
+    tau = xp.maximum(xp.sort(rounding / xp.maximum(norms, 1e-300))[m // 2], 1e-30)
+    reach = (norms + rounding) ** 2
+    beta = bk.product_error(d, dtype) + 16 * float(sums.eps) / 2
+    loss = 1.01 * (beta * reach + rounding**2 / tau + tau * reach)
+    floor = (d + 16) * float(sums.tiny) * 4
+    return _Search(bk, X, scale, base, sq_norms, loss, floor)
 
 
 def _is_integral(bk: ModuleType, X: Any) -> bool:
@@ -196,74 +214,63 @@ def _is_integral(bk: ModuleType, X: Any) -> bool:
     sample = X[: min(64, X.shape[0])]
     if not bool((sample == xp.rint(sample)).all()):
         return False
-    rows = _row_step(bk, X.shape[1] * 8)
-    for start in range(0, X.shape[0], rows):
-        part = X[start : start + rows]
-        if not bool((part == xp.rint(part)).all()):
-            return False
+    parts = map_tiles(
+        bk, lambda rows: (X[rows] == xp.rint(X[rows])).all(), X.shape[0], 16 * X.shape[1]
+    )
+    if not bool(xp.stack(parts).all()):
+        return False
     return float(xp.abs(X).max()) ** 2 * X.shape[1] * 16 < 2.0**53
-
-
-def _row_step(bk: ModuleType, bytes_per_row: int) -> int:
-    """Return how many rows of that size make a tile."""
-    return max(1, min(bk.tile_bytes, bk.free_memory() // 16) // max(bytes_per_row, 1))
 
 
 def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
-    xp = bk.xp
-    m, d = X.shape
-    out_sq = xp.empty((m, k))
-    out_index = xp.empty((m, k), dtype=np.int64)
-    search = _prepare(bk, X, np.float32)
-    base = search.centred(slice(None)).T  # (d, m)
-    sq = ((1 - search.beta) * search.sq_norms).astype(np.float32)
-    n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
-    doubtful = []
-    step = _row_step(bk, 4 * m)
-    for start in range(0, m, step):
-        rows = slice(start, min(start + step, m))
-        scores = (-2 * search.centred(rows)) @ base  # (t, m)
-        scores += sq
-        places, limits = bk.select_smallest(scores, n_candidates)
-        del scores
-        out_sq[rows], out_index[rows] = _rank_candidates(bk, X, rows, places, k)
-        bound = limits.astype(np.float64) + (1 - search.beta) * search.sq_norms[rows]
-        bound = (bound - search.floor) * search.scale**2
-        certified = out_sq[rows, -1] < bound * (1 - 1e-12)
-        if n_candidates < m:
-            doubtful.append(xp.flatnonzero(~certified) + start)
-    doubtful = xp.concatenate(doubtful) if doubtful else xp.empty(0, dtype=np.int64)
+    xp, m = bk.xp, X.shape[0]
+    out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
+    doubtful, n_redone = xp.arange(m), []
+    for dtype in bk.product_dtypes():
+        if doubtful.size:
+            doubtful = _propose(_prepare(bk, X, dtype), doubtful, out)
+            n_redone.append(int(doubtful.size))
     if doubtful.size:
-        _redo(bk, X, doubtful, out_sq, out_index)
-    return out_sq, out_index, int(doubtful.size)
+        _redo(bk, X, doubtful, *out)
+    logger.info("neighbours: of %d rows, %s not certified by %s", m, n_redone, bk.product_dtypes())
+    return *out, n_redone[0]
 
 
-def _rank_candidates(bk: ModuleType, X: Any, rows: slice, places: Any, k: int) -> tuple[Any, Any]:
-    """Measure the proposed neighbours and return the k nearest, ties to the smaller index."""
-    xp = bk.xp
-    t, width = places.shape
-    own = xp.arange(rows.start, rows.stop)[:, None]  # (t, 1)
-    places = xp.sort(xp.where((places < 0) | (places == own), X.shape[0], places), axis=1)
-    real = places < X.shape[0]
-    sq = xp.full((t, width), np.inf)
-    sq[real] = bk.pair_sq_distances(X, xp.broadcast_to(own, places.shape)[real], places[real])
-    order = xp.argsort(sq, axis=1, kind="stable")[:, :k]
-    return xp.take_along_axis(sq, order, axis=1), xp.take_along_axis(places, order, axis=1)
+def _propose(search: _Search, todo: Any, out: tuple[Any, Any]) -> Any:
+    """Find the neighbours of the rows `todo` and return those that could not be certified."""
+    bk, X = search.bk, search.X
+    xp, (m, k) = bk.xp, out[0].shape
+    offsets = search.low_norms.astype(np.float32)
+    n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
+    bounds = xp.empty(todo.size)
+
+    def run(tile: slice) -> None:
+        rows = todo[tile]
+        products = bk.products(search.base[rows], search.base)  # (t, m)
+        places, limits = bk.select_smallest(products, offsets, n_candidates)
+        del products
+        out[0][rows], out[1][rows] = bk.rank_candidates(X, rows, places, k)
+        bounds[tile] = limits.astype(np.float64)
+
+    map_tiles(bk, run, int(todo.size), 4 * m)
+    if n_candidates == m:
+        return todo[:0]
+    bounds += search.low_norms[todo] - search.floor
+    certified = out[0][todo, -1] < bounds * search.scale**2 * (1 - 1e-12)
+    return todo[~certified]  # a sync
 
 
 def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) -> None:
     """Do the rows numbered `doubtful` again: float64 bounds for all, distances for the rest."""
     xp = bk.xp
-    m, d = X.shape
-    k = out_sq.shape[1]
-    search = _prepare(bk, X, np.float64)
+    m, k = X.shape[0], out_sq.shape[1]
+    search = _prepare(bk, X, "float64")
     exact = _is_integral(bk, X)
-    step = _row_step(bk, 64 * m)
-    width = _row_step(bk, 8 * d)
-    for start in range(0, int(doubtful.size), step):
-        rows = doubtful[start : start + step]
-        lower, slack = _float64_bounds(search, rows, width, exact=exact)
+
+    def run(tile: slice) -> None:
+        rows = doubtful[tile]
+        lower, slack = _float64_bounds(search, rows, exact=exact)
         lower[xp.arange(rows.size), rows] = np.inf
         limit = xp.partition(lower + slack, k - 1, axis=1)[:, k - 1 : k]
         row, column = xp.nonzero(lower <= limit)
@@ -276,22 +283,16 @@ def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) ->
         best = order[first[:, None] + xp.arange(k)]
         out_sq[rows], out_index[rows] = sq[best], column[best]
 
+    map_tiles(bk, run, int(doubtful.size), 64 * m)
 
-def _float64_bounds(search: _Search, rows: Any, width: int, *, exact: bool) -> tuple[Any, Any]:
+
+def _float64_bounds(search: _Search, rows: Any, *, exact: bool) -> tuple[Any, Any]:
     """Return lower bounds (t, m) of the squared distances and the widths of the bounds."""
-    xp, m = search.bk.xp, search.X.shape[0]
-    beta = 0.0 if exact else search.beta
-    floor = 0.0 if exact else search.floor
-    query = search.centred(rows)
-    lower = xp.empty((query.shape[0], m))
-    for start in range(0, m, width):
-        part = slice(start, min(start + width, m))
-        lower[:, part] = query @ search.centred(part).T
-    lower *= -2
-    lower += (1 - beta) * search.sq_norms
-    lower += ((1 - beta) * search.sq_norms[rows] - floor)[:, None]
-    slack = 2 * (beta * (search.sq_norms[rows][:, None] + search.sq_norms) + floor)
-    return lower, slack
+    loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
+    lower = search.bk.products(search.base[rows], search.base)
+    lower += search.sq_norms - loss
+    lower += (search.sq_norms[rows] - loss[rows] - floor)[:, None]
+    return lower, 2 * (loss[rows][:, None] + loss + floor)
 
 
 def _neighbors_of_duplicates(
@@ -311,9 +312,9 @@ def _neighbors_of_duplicates(
     members = first_members(xp, group, u, k + 1)  # (u, k + 1), m where there are fewer
     out_sq = xp.empty((m, k))
     out_index = xp.empty((m, k), dtype=np.int64)
-    step = _row_step(bk, 48 * index_u.shape[1] * (k + 1))
-    for start in range(0, m, step):
-        own = xp.arange(start, min(start + step, m))
+
+    def run(rows: slice) -> None:
+        own = xp.arange(rows.start, rows.stop)
         near = index_u[group[own]]  # (t, groups)
         index = members[near].reshape(own.size, -1)
         sq = xp.repeat(sq_u[group[own]], k + 1, axis=1)
@@ -325,12 +326,14 @@ def _neighbors_of_duplicates(
         best = xp.argsort(sq, axis=1, kind="stable")[:, :k]
         out_sq[own] = xp.take_along_axis(sq, best, 1)
         out_index[own] = xp.take_along_axis(index, best, 1)
+
+    map_tiles(bk, run, m, 48 * index_u.shape[1] * (k + 1))
     return out_sq, out_index, n_redone
 
 
 def count_within(X: Any, sq_radius: float) -> Any:
     """Count the other rows within the radius of each row: int64 array of shape (m,)."""
-    return _within(_prepare(backend_of(X), X, np.float32), sq_radius, None)
+    return _within(X, sq_radius, None)
 
 
 def list_within(X: Any, sq_radius: float, indptr: Any) -> Any:
@@ -350,38 +353,42 @@ def list_within(X: Any, sq_radius: float, indptr: Any) -> Any:
         Ascending within each row.
     """
     indices = backend_of(X).xp.empty(int(indptr[-1]), dtype=np.int32)
-    _within(_prepare(backend_of(X), X, np.float32), sq_radius, (indptr, indices))
+    _within(X, sq_radius, (indptr, indices))
     return indices
 
 
-def _within(search: _Search, sq_radius: float, out: tuple[Any, Any] | None) -> Any:
+def _within(X: Any, sq_radius: float, out: tuple[Any, Any] | None) -> Any:
     """Count the pairs within the radius by row, or write them into `out` (indptr, indices)."""
-    bk, X = search.bk, search.X
+    bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
-    base = search.centred(slice(None)).T
-    sq = ((1 - search.beta) * search.sq_norms).astype(np.float32)
-    limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
+    for dtype in bk.product_dtypes():
+        search = _prepare(bk, X, dtype)
+        limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
+        if 4 * float(search.loss.mean()) <= 0.05 * limit:
+            break  # few pairs will have to be measured
+    offsets = search.low_norms.astype(np.float32)
     counts = xp.empty(m, dtype=np.int64)
-    step = _row_step(bk, 16 * m)
-    for start in range(0, m, step):
-        rows = slice(start, min(start + step, m))
-        scores = (-2 * search.centred(rows)) @ base
-        scores += sq
-        own_sq = search.sq_norms[rows]
+
+    def run(rows: slice) -> None:
+        scores = bk.products(search.base[rows], search.base)
+        scores += offsets
+        own_norms, own_loss = search.low_norms[rows], search.loss[rows]
         # out for certain above `high`; in for certain below `low`, whatever the partner's norm
-        high = limit + search.floor - (1 - search.beta) * own_sq
+        high = limit + search.floor - own_norms
         inside = scores <= (high + 1e-6 * xp.abs(high))[:, None].astype(np.float32)
-        inside[xp.arange(rows.stop - start), xp.arange(start, rows.stop)] = False
+        inside[xp.arange(rows.stop - rows.start), xp.arange(rows.start, rows.stop)] = False
         row, column = xp.nonzero(inside)
-        lower = scores[row, column].astype(np.float64) + (1 - search.beta) * own_sq[row]
-        upper = lower + 2 * search.beta * (own_sq[row] + search.sq_norms[column])
+        lower = scores[row, column].astype(np.float64) + own_norms[row]
+        upper = lower + 2 * (own_loss[row] + search.loss[column])
         unsure = xp.flatnonzero(upper + 2 * search.floor > limit * (1 - 1e-12))
-        near = bk.pair_sq_distances(X, row[unsure] + start, column[unsure]) <= sq_radius
+        near = bk.pair_sq_distances(X, row[unsure] + rows.start, column[unsure]) <= sq_radius
         keep = xp.ones(row.size, dtype=bool)
         keep[unsure] = near
         if out is None:
-            counts[rows] = xp.bincount(row[keep], minlength=rows.stop - start)
+            counts[rows] = xp.bincount(row[keep], minlength=rows.stop - rows.start)
         else:
             indptr, indices = out
-            indices[int(indptr[start]) : int(indptr[rows.stop])] = column[keep]
+            indices[int(indptr[rows.start]) : int(indptr[rows.stop])] = column[keep]
+
+    map_tiles(bk, run, m, 16 * m)
     return counts

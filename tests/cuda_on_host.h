@@ -103,5 +103,19 @@ inline float __int_as_float(int bits)
     return value;
 }
 
+inline unsigned __float_as_uint(float value)
+{
+    unsigned bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+inline long long __double_as_longlong(double value)
+{
+    long long bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 using std::max;
 using std::min;

@@ -15,7 +15,14 @@ from scipy.sparse.csgraph import connected_components
 
 import specialk_gpu
 from specialk_gpu import backend
-from specialk_gpu.backend import Verdict, backend_of, cpu, describe_backends, get_backend
+from specialk_gpu.backend import (
+    Verdict,
+    backend_of,
+    cpu,
+    describe_backends,
+    get_backend,
+    map_tiles,
+)
 
 PACKAGE = Path(specialk_gpu.__file__).parent
 COMPILER = Path(__file__).with_name("compile_kernels.py")
@@ -244,7 +251,10 @@ def test_selection_misses_nothing_below_its_limit(bk, m, n, kind):
         scores[:] = 2
     if kind == "infinite":
         scores[:, rng.permutation(m)[: m // 2]] = np.inf
-    places, limits = map(bk.to_numpy, bk.select_smallest(readonly(bk, scores), n))
+    offsets = np.rint(rng.normal(size=m)).astype(np.float32)
+    products = bk.asarray(scores - offsets)
+    places, limits = map(bk.to_numpy, bk.select_smallest(products, bk.asarray(offsets), n))
+    scores = (scores - offsets) + offsets
     assert places.dtype == np.int64
     for row, place, limit in zip(scores, places, limits, strict=True):
         chosen = place[place >= 0]
@@ -259,7 +269,8 @@ def test_selection_misses_nothing_below_its_limit(bk, m, n, kind):
 
 
 def test_selection_says_when_ties_do_not_fit(bk):
-    _, limits = bk.select_smallest(readonly(bk, np.zeros((2, 1000)), np.float32), 3)
+    zeros = bk.asarray(np.zeros((2, 1000), np.float32))
+    _, limits = bk.select_smallest(zeros, zeros[0].copy(), 3)
     assert (bk.to_numpy(limits) == -np.inf).all()
 
 
@@ -309,11 +320,12 @@ def test_spmm_takes_indices_of_64_bits(bk):
 
 
 @pytest.mark.parametrize("d", [1, 10, 784, 5000])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_products_are_within_the_stated_error(bk, d, dtype):
     rng = np.random.default_rng(d)
     X = (rng.normal(size=(60, d)) * np.exp(rng.normal(size=d))).astype(dtype)
-    found = bk.to_numpy(readonly(bk, X) @ readonly(bk, X).T)
+    found = bk.to_numpy(bk.products(readonly(bk, X), readonly(bk, X))) / -2
+    assert found.dtype == (np.float64 if dtype == np.float64 else np.float32)
     exact = X.astype(np.longdouble) @ X.T.astype(np.longdouble)
     norms = np.sqrt(np.diag(exact))
     error = float((np.abs(found - exact) / (norms[:, None] * norms)).max())
@@ -331,6 +343,43 @@ def test_chunks_keep_their_order_on_any_number_of_threads(bk, monkeypatch, threa
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     chunks = [slice(i, i + 1) for i in range(20)]
     assert bk.map_chunks(lambda chunk: chunk.start, iter(chunks)) == list(range(20))
+
+
+def test_products_for_proposals_end_with_float32(bk):
+    assert bk.product_dtypes()[-1] == "float32"
+    assert set(bk.product_dtypes()) <= {"float16", "float32"}
+
+
+# Tiles --------------------------------------------------------------------------------------------
+
+
+def test_tiles_cover_all_rows_and_are_halved_where_memory_runs_out(monkeypatch):
+    monkeypatch.setattr(cpu, "tile_bytes", 1000)
+    monkeypatch.setattr(cpu, "free_memory", lambda: 10**9)
+    sizes = []
+
+    def run(rows):
+        sizes.append(rows.stop - rows.start)
+        if sizes[-1] > 30:
+            raise MemoryError
+        return list(range(rows.start, rows.stop))
+
+    done = map_tiles(cpu, run, 130, 10)
+    assert sum(done, []) == list(range(130))
+    assert sizes == [100, 50, 25, 25, 25, 25, 25, 5]
+
+
+def test_memory_that_does_not_suffice_for_small_tiles_is_an_error_with_the_bytes(monkeypatch):
+    monkeypatch.setattr(cpu, "tile_bytes", 2**20)
+    sizes = []
+
+    def run(rows):
+        sizes.append(rows.stop - rows.start)
+        raise MemoryError
+
+    with pytest.raises(MemoryError, match=r"a tile of 16 of 5000 rows needs about 16,384 bytes"):
+        map_tiles(cpu, run, 5000, 1024)
+    assert sizes == [1024, 512, 256, 128, 64, 32, 16]
 
 
 def test_every_kernel_compiles():

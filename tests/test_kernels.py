@@ -14,6 +14,7 @@ import pytest
 import scipy.sparse
 
 import specialk_gpu.backend
+from specialk_gpu import duplicates, neighbors
 from specialk_gpu.backend import cpu
 from specialk_gpu.graph import knn_graph
 
@@ -61,6 +62,24 @@ def kernels(tmp_path_factory):
     return launch
 
 
+def view(address, rows, leading, kind):
+    """Return a matrix of cuBLAS, by columns, as the row-major array that it is."""
+    kinds = {2: (ctypes.c_uint16, np.float16), 0: (ctypes.c_float, np.float32)}  # cudaDataType
+    number, dtype = kinds[kind]
+    pointer = ctypes.cast(address, ctypes.POINTER(number))
+    return np.ctypeslib.as_array(pointer, (rows, leading)).view(dtype)
+
+
+def gemm_ex(_, ta, tb, m, n, k, alpha, a, ta_, lda, b, tb_, ldb, beta, c, tc_, ldc, compute, algo):  # noqa: PLR0913
+    """Do what cublasGemmEx does, in NumPy: C = alpha op(A) op(B), column-major."""
+    assert (tb, compute, algo) == (0, 68, -1)
+    assert view(beta, 1, 1, 0)[0, 0] == 0
+    A = view(a, m, lda, ta_)[:, :k] if ta else view(a, k, lda, ta_)[:, :m].T
+    B = view(b, n, ldb, tb_)[:, :k].T
+    product = A.astype(np.float32) @ B.astype(np.float32)
+    view(c, n, ldc, tc_)[:, :m] = view(alpha, 1, 1, 0)[0, 0] * product.T
+
+
 @pytest.fixture
 def gpu(kernels, monkeypatch):
     """Return backend/gpu.py with NumPy in CuPy's place and the kernels on the host."""
@@ -78,24 +97,39 @@ def gpu(kernels, monkeypatch):
     cupy, cupyx, cupyx_scipy = ModuleType("cupy"), ModuleType("cupyx"), ModuleType("cupyx.scipy")
     cupy.__getattr__ = lambda name: getattr(np, name)
     cupy.asnumpy, cupy.RawModule = np.asarray, RawModule
-    cupy.cuda = SimpleNamespace(compiler=SimpleNamespace(CompileException=RuntimeError))
+    cupy.cuda = ModuleType("cupy.cuda")
+    cupy.cuda.compiler = SimpleNamespace(CompileException=RuntimeError)
+    cupy.cuda.runtime = SimpleNamespace(CUDA_R_16F=2, CUDA_R_32F=0)
+    cupy.cuda.device = SimpleNamespace(get_cublas_handle=lambda: 0)
+    cupy.cuda.Device = lambda: SimpleNamespace(compute_capability="90")
+    cupy.cuda.cublas = SimpleNamespace(
+        gemmEx=gemm_ex,
+        CUBLAS_OP_N=0,
+        CUBLAS_OP_T=1,
+        CUBLAS_COMPUTE_32F=68,
+        CUBLAS_GEMM_DEFAULT=-1,
+    )
     cupyx.scatter_min = np.minimum.at
     cupyx.scipy, cupyx_scipy.sparse = cupyx_scipy, scipy.sparse
-    for module in (cupy, cupyx, cupyx_scipy):
+    for module in (cupy, cupy.cuda, cupyx, cupyx_scipy):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
     path = KERNELS.parent / "gpu.py"
     spec = importlib.util.spec_from_file_location("gpu_on_host", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    module._address = lambda x: x.ctypes.data
+    module.free_memory = cpu.free_memory
     return module
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("t", "m", "n"), [(3, 1000, 19), (2, 256, 256), (2, 5, 5), (1, 7000, 1)])
 def test_select_finds_all_the_smallest(gpu, dtype, t, m, n):
-    scores = np.random.default_rng(m).standard_normal((t, m)).astype(dtype)
-    places, limits = gpu.select_smallest(scores, n)
+    rng = np.random.default_rng(m)
+    products, offsets = (rng.standard_normal(shape).astype(dtype) for shape in ((t, m), (m,)))
+    places, limits = gpu.select_smallest(products, offsets, n)
+    scores = products + offsets
     for row in range(t):
         inside = np.sort(places[row][places[row] >= 0])
         assert inside.tolist() == np.flatnonzero(scores[row] <= limits[row]).tolist()
@@ -104,14 +138,15 @@ def test_select_finds_all_the_smallest(gpu, dtype, t, m, n):
 
 def test_select_of_many_falls_back_to_a_partition(gpu):
     scores = np.random.default_rng(0).standard_normal((2, 900)).astype(np.float32)
-    places, limits = gpu.select_smallest(scores, 300)
+    places, limits = gpu.select_smallest(scores.copy(), np.zeros(900, dtype=np.float32), 300)
     for row in range(2):
         assert np.delete(scores[row], places[row]).min() >= limits[row]
         assert np.unique(places[row]).size == 300
 
 
 def test_select_marks_rows_with_too_many_ties(gpu):
-    places, limits = gpu.select_smallest(np.zeros((1, 500), dtype=np.float32), 3)
+    zeros = np.zeros((1, 500), dtype=np.float32)
+    places, limits = gpu.select_smallest(zeros, zeros[0], 3)
     assert limits[0] == -np.inf
     assert (places >= 0).all()
 
@@ -124,6 +159,55 @@ def test_distances_have_the_bits_of_the_host(gpu, dtype, d):
     rows, columns = rng.integers(20, size=(2, 13))
     expected = cpu.pair_sq_distances(X, rows, columns)
     assert gpu.pair_sq_distances(X, rows, columns).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("width", "k"), [(12, 10), (1, 1), (70, 3), (300, 40)])
+def test_ranking_is_that_of_the_host(gpu, dtype, width, k):
+    rng = np.random.default_rng(width)
+    X = rng.integers(3, size=(width + 5, 4)).astype(dtype)  # many ties
+    rows = rng.integers(width + 5, size=3)
+    places = np.stack([rng.permutation(np.delete(np.arange(width + 5), r))[:width] for r in rows])
+    if width > k:
+        places[0, ::7] = -1
+        places[1, 0] = rows[1]
+    expected = cpu.rank_candidates(X, rows, places, k)
+    found = gpu.rank_candidates(X, rows, places, k)
+    assert [x.tolist() for x in found] == [x.tolist() for x in expected]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("m", "d"), [(1, 1), (9, 33), (20, 100)])
+def test_hashes_are_those_of_the_host(gpu, dtype, m, d):
+    rng = np.random.default_rng(d)
+    X = np.rint(rng.standard_normal((m, d))).astype(dtype)  # with both zeros
+    factors = rng.integers(2**63, size=d).astype(np.uint64) * 2 + 1
+    assert gpu.row_hashes(X, factors).tolist() == cpu.row_hashes(X, factors).tolist()
+
+
+@pytest.mark.parametrize(("t", "m", "d"), [(1, 3, 8), (5, 40, 24), (40, 40, 104)])
+def test_float16_products_are_those_of_the_host(gpu, t, m, d):
+    A = np.random.default_rng(m).standard_normal((m, d)).astype(np.float16)
+    np.testing.assert_allclose(gpu.products(A[:t], A), cpu.products(A[:t], A), atol=d * 2e-6)
+
+
+@pytest.mark.parametrize("kind", ["normal", "grid", "copies", "an outlier"])
+def test_neighbours_by_way_of_the_kernels_are_those_of_the_host(gpu, monkeypatch, kind):
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((60, 9)).astype(np.float32)
+    if kind == "grid":
+        X = np.stack(np.divmod(np.arange(64), 8), axis=1).astype(np.float32)
+    if kind == "copies":
+        X[30:] = X[:30]
+    if kind == "an outlier":
+        X[7] = 1e6
+    expected = neighbors.nearest_neighbors(X, 5)
+    for module in (neighbors, duplicates):
+        monkeypatch.setattr(module, "backend_of", lambda _: gpu)
+    found = neighbors.nearest_neighbors(X, 5)
+    assert found.distances.tolist() == expected.distances.tolist()
+    assert found.indices.tolist() == expected.indices.tolist()
+    assert found.n_redone == {"normal": 0, "grid": 0, "copies": 0, "an outlier": 60}[kind]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -13,6 +13,7 @@ from oracles import nearest, readonly, sq_distances
 from scipy.spatial import cKDTree
 
 from specialk_gpu import neighbors
+from specialk_gpu.backend import cpu
 from specialk_gpu.duplicates import duplicate_groups
 from specialk_gpu.neighbors import count_within, list_within, nearest_neighbors
 
@@ -89,6 +90,23 @@ CASES = {
 def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
     X, k = CASES[case]
     check_against_brute_force(bk, X, k)
+
+
+@pytest.mark.parametrize("dtypes", [("float16", "float32"), ("float16",)])
+@pytest.mark.parametrize("case", CASES)
+def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtypes):
+    monkeypatch.setattr(cpu, "product_dtypes", lambda: dtypes)
+    X, k = CASES[case]
+    check_against_brute_force(cpu, X, k)
+
+
+def test_what_float16_does_not_certify_is_done_again_and_counted(monkeypatch):
+    X = normal(size=(2000, 20)).astype(np.float32)
+    spoilt = with_outlier(X)
+    monkeypatch.setattr(cpu, "product_dtypes", lambda: ("float16", "float32"))
+    assert check_against_brute_force(cpu, X, 10) < 20
+    assert check_against_brute_force(cpu, np.rint(20 * X), 10) < 20
+    assert check_against_brute_force(cpu, spoilt, 10) >= 1999
 
 
 @pytest.mark.parametrize("m", [2, 3, 5, 6, 100])

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -43,6 +44,45 @@ def is_device_array(x: Any) -> bool:
 def backend_of(x: Any) -> ModuleType:
     """Return the backend module that the array or sparse matrix `x` belongs to."""
     return import_module("specialk_gpu.backend.gpu") if is_device_array(x) else cpu
+
+
+def map_tiles(
+    bk: ModuleType, function: Callable[[slice], Any], n_rows: int, bytes_per_row: int
+) -> list[Any]:
+    """Apply `function` to one slice of rows after another, as many as memory allows.
+
+    Where memory does not suffice after all, the slice is halved and done again, so that
+    `function` must bear to be called twice for a row.
+
+    Raises
+    ------
+    MemoryError
+        If a 64th of the first slice is still too much; names what was needed and what is free.
+    """
+    step = tile_rows(bk, bytes_per_row)
+    smallest = max(1, step // 64)
+    results, start = [], 0
+    while start < n_rows:
+        rows = slice(start, min(start + step, n_rows))
+        try:
+            results.append(function(rows))
+        except MemoryError as error:
+            size = rows.stop - rows.start
+            if size <= smallest:
+                msg = (
+                    f"a tile of {size} of {n_rows} rows needs about {size * bytes_per_row:,} "
+                    f"bytes of work space, and {bk.free_memory():,} are free ({error})."
+                )
+                raise MemoryError(msg) from error
+            step = max(smallest, size // 2)
+            continue
+        start = rows.stop
+    return results
+
+
+def tile_rows(bk: ModuleType, bytes_per_row: int) -> int:
+    """Return how many rows of that size make a tile: `bk.tile_bytes`, or a 16th of what is free."""
+    return max(1, min(bk.tile_bytes, bk.free_memory() // 16) // max(bytes_per_row, 1))
 
 
 def cuda_verdict() -> Verdict:

@@ -28,7 +28,11 @@ __all__ = [
     "name",
     "pair_sq_distances",
     "panel_width",
+    "product_dtypes",
     "product_error",
+    "products",
+    "rank_candidates",
+    "row_hashes",
     "select_smallest",
     "sparse",
     "spmm",
@@ -126,18 +130,35 @@ def map_chunks(function: Callable[[slice], Any], chunks: Iterable[slice]) -> lis
         return list(pool.map(function, chunks))
 
 
+def product_dtypes() -> tuple[str, ...]:
+    """Name the dtypes in which products may propose neighbours, the fastest first."""
+    return ("float32",)
+
+
 def product_error(n_features: int, dtype: Any) -> float:
-    """Bound the relative error of a matrix product: |fl(x·y) - x·y| <= error ‖x‖‖y‖."""
-    return n_features * float(np.finfo(dtype).eps) / 2
+    """Bound the relative error of `products`: |fl(x·y) - x·y| <= error ‖x‖‖y‖."""
+    sums = np.float32 if np.dtype(dtype) == np.float16 else dtype
+    return n_features * float(np.finfo(sums).eps) / 2
 
 
-def select_smallest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+def products(A: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """Return -2 A Bᵀ (t, m) for A (t, d) and B (m, d); float16 is summed in float32."""
+    if A.dtype == np.float16:
+        A, B = A.astype(np.float32), B.astype(np.float32)
+    return (-2 * A) @ B.T
+
+
+def select_smallest(
+    products: np.ndarray, offsets: np.ndarray, n: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Collect the places of at least the `n` smallest scores of each row.
 
     Parameters
     ----------
-    scores : array of shape (t, m)
-        May be read more than once; is not changed.
+    products : array of shape (t, m)
+        May be overwritten.
+    offsets : array of shape (m,)
+        The scores are products + offsets.
     n : int
         1 <= n <= m.
 
@@ -149,6 +170,8 @@ def select_smallest(scores: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]
         No score outside of `places` is below the row's threshold. A row with more ties than
         fit is cut short and has threshold -inf.
     """
+    products += offsets
+    scores = products
     t, m = scores.shape
     width = 4 * n + 32
     places = np.full((t, width), -1, dtype=np.int64)
@@ -213,6 +236,50 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
 
     step = max(1, 2**20 // max(d, LANES))
     map_chunks(measure, (slice(i, i + step) for i in range(0, rows.size, step)))
+    return out
+
+
+def rank_candidates(
+    X: np.ndarray, rows: np.ndarray, places: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Measure the rows proposed to each row and return the k nearest, ties to the smaller number.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+    rows : int64 array of shape (t,)
+        The rows' own numbers.
+    places : int64 array of shape (t, width)
+        The numbers proposed, all different, at least k beside the own; negative ones are skipped.
+
+    Returns
+    -------
+    sq_distances, numbers : float64 and int64 arrays of shape (t, k)
+        See `pair_sq_distances`; ascending.
+    """
+    m, own = X.shape[0], rows[:, None]
+    places = np.sort(np.where((places < 0) | (places == own), m, places), axis=1)
+    real = places < m
+    sq = np.full(places.shape, np.inf)
+    sq[real] = pair_sq_distances(X, np.broadcast_to(own, places.shape)[real], places[real])
+    order = np.argsort(sq, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(sq, order, axis=1), np.take_along_axis(places, order, axis=1)
+
+
+def row_hashes(X: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Hash each row's bits with odd `factors` (d,): uint64 array of shape (m,); -0 counts as 0."""
+    m, d = X.shape
+    integer = np.uint32 if X.dtype == np.float32 else np.uint64
+    out = np.empty(m, dtype=np.uint64)
+
+    def run(rows: slice) -> None:
+        bits = np.ascontiguousarray(X[rows] + 0).view(integer).astype(np.uint64)
+        bits ^= bits >> 32
+        bits *= factors
+        out[rows] = bits.sum(axis=1)
+
+    step = max(1, 2**18 // d)
+    map_chunks(run, (slice(i, i + step) for i in range(0, m, step)))
     return out
 
 

@@ -1,16 +1,18 @@
-// The places of at least the n smallest scores of each row. One block of 256 threads per row.
+// The places of at least the n smallest scores of each row, a score being a product plus its
+// column's offset. One block of 256 threads per row.
 //
 // Each thread keeps the minimum of its stride of columns. The n-th smallest of these 256 minima is
 // an upper bound of the row's n-th smallest score, so a second pass that collects what does not
 // exceed it finds them all, and few others.
 //
-// scores  (t, m)      row-major
-// places  (t, width)  filled with -1 beforehand; the order within a row is not determined
-// limits  (t,)        no score outside of the places is smaller; -inf where more than `width` tie
+// products  (t, m)      row-major
+// offsets   (m,)
+// places    (t, width)  filled with -1 beforehand; the order within a row is not determined
+// limits    (t,)        no score outside of the places is smaller; -inf where more than `width` tie
 
 template <typename T>
-__device__ void select_smallest(const T* scores, long long m, int n, int width, long long* places,
-                                T* limits)
+__device__ void select_smallest(const T* products, const T* offsets, long long m, int n, int width,
+                                long long* places, T* limits)
 {
     const int threads = 256;
     __shared__ T minima[threads];
@@ -18,10 +20,12 @@ __device__ void select_smallest(const T* scores, long long m, int n, int width, 
     const T infinity = (T)__int_as_float(0x7f800000);
     const long long row = blockIdx.x;
     const int thread = threadIdx.x;
-    const T* score = scores + row * m;
+    const T* product = products + row * m;
 
     T smallest = infinity;
-    for (long long j = thread; j < m; j += threads) smallest = min(smallest, score[j]);
+    for (long long j = thread; j < m; j += threads) {
+        smallest = min(smallest, product[j] + offsets[j]);
+    }
     minima[thread] = smallest;
     if (thread == 0) count = 0;
     __syncthreads();
@@ -43,7 +47,7 @@ __device__ void select_smallest(const T* scores, long long m, int n, int width, 
     const T limit = minima[n - 1];
 
     for (long long j = thread; j < m; j += threads) {
-        if (score[j] <= limit) {
+        if (product[j] + offsets[j] <= limit) {
             const int position = atomicAdd(&count, 1);
             if (position < width) places[row * width + position] = j;
         }
@@ -52,14 +56,16 @@ __device__ void select_smallest(const T* scores, long long m, int n, int width, 
     if (thread == 0) limits[row] = count <= width ? limit : -infinity;
 }
 
-extern "C" __global__ void select_smallest_float32(const float* scores, long long m, int n,
-                                                   int width, long long* places, float* limits)
+extern "C" __global__ void select_smallest_float32(const float* products, const float* offsets,
+                                                   long long m, int n, int width,
+                                                   long long* places, float* limits)
 {
-    select_smallest(scores, m, n, width, places, limits);
+    select_smallest(products, offsets, m, n, width, places, limits);
 }
 
-extern "C" __global__ void select_smallest_float64(const double* scores, long long m, int n,
-                                                   int width, long long* places, double* limits)
+extern "C" __global__ void select_smallest_float64(const double* products, const double* offsets,
+                                                   long long m, int n, int width,
+                                                   long long* places, double* limits)
 {
-    select_smallest(scores, m, n, width, places, limits);
+    select_smallest(products, offsets, m, n, width, places, limits);
 }
