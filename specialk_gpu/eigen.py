@@ -308,7 +308,7 @@ def _solve(
         order = bk.locality_order(A)
         if order is not None:
             A, rows = _permuted(bk, A, order), rows[order]
-        values, vectors, failure = chebyshev(bk, A, n, tol, max_iter or 100, rng)
+        values, vectors, failure = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng)
     return _Part(rows, values, vectors, solver, failure)
 
 

@@ -224,6 +224,50 @@ def test_spmm_is_the_recurrence(gpu, dtype, width, alpha, shift, beta):
     assert np.abs(out - expected).max() < 20 * np.finfo(dtype).eps
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [7, 64, 120])
+@pytest.mark.parametrize("panels", [1, 3])
+def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m, panels):
+    rng = np.random.default_rng(m)
+    dense = rng.random((m, m)) < 0.3
+    dense = 0.75 * (dense | dense.T)
+    dense[m // 2] = dense[:, m // 2] = 0
+    A = gpu.operator(scipy.sparse.csr_matrix(dense.astype(dtype)))
+    assert isinstance(A, gpu._Indicator)
+    assert (A.shape, A.dtype) == ((m, m), dtype)
+    X, before = rng.standard_normal((2, m, 10))
+    X = (X * 10.0 ** rng.integers(-9, 9, size=10)).astype(dtype)
+    X[:, 4] = 0
+    out = before.astype(dtype)
+    n_pieces = {np.float32: 3, np.float64: 5}[dtype]
+    budget = 4 * 6 * m * n_pieces * 10 // panels + 1
+    monkeypatch.setattr(gpu, "free_memory", lambda: budget)
+    gpu.spmm(A, X, out, 2.5, 0.25, -1.0)
+    expected = 2.5 * (dense @ X.astype(float) - 0.25 * X.astype(float)) - before.astype(dtype)
+    limit = 30 * np.finfo(dtype).eps * (1 + np.abs(X).max(axis=0))
+    assert (np.abs(out - expected) <= np.maximum(limit, 2.0**-46 * np.abs(X).max(axis=0))).all()
+
+
+def test_integers_are_multiplied_without_any_error(gpu):
+    rng = np.random.default_rng(2)
+    dense = (rng.random((40, 40)) < 0.4).astype(float)
+    X = rng.integers(-(2**40), 2**40, size=(40, 6)).astype(float)
+    out = np.empty_like(X)
+    gpu.spmm(gpu.operator(scipy.sparse.csr_matrix(dense)), X, out, 1.0, 0.0, 0.0)
+    assert out.tolist() == (dense @ X).tolist()
+
+
+def test_only_dense_matrices_of_equal_entries_become_indicators(gpu, monkeypatch):
+    sparse = scipy.sparse.csr_matrix(scipy.sparse.eye_array(100))
+    weighted = scipy.sparse.csr_matrix(np.arange(1.0, 17.0).reshape(4, 4))
+    ones = scipy.sparse.csr_matrix(np.ones((4, 4)))
+    assert gpu.operator(sparse) is sparse
+    assert gpu.operator(weighted) is weighted
+    assert gpu.operator(ones) is not ones
+    monkeypatch.setattr(gpu, "free_memory", lambda: 90)
+    assert gpu.operator(ones) is ones
+
+
 @pytest.mark.parametrize("density", [0.002, 0.01, 0.1])
 def test_components_are_those_of_the_host(gpu, density):
     rng = np.random.default_rng(3)

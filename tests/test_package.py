@@ -107,7 +107,7 @@ def test_version_is_that_of_the_project():
 def test_types_and_kernels_are_shipped():
     assert (PACKAGE / "py.typed").is_file()
     kernels = {path.stem for path in (PACKAGE / "backend" / "kernels").glob("*.cu")}
-    assert kernels == {"distance", "hash", "select", "spmm"}
+    assert kernels == {"distance", "hash", "select", "split", "spmm"}
 
 
 # -- imports --------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ __all__ = [
     "locality_order",
     "map_chunks",
     "name",
+    "operator",
     "pair_sq_distances",
     "panel_width",
     "product_dtypes",
@@ -298,6 +299,14 @@ def locality_order(W: sparse.csr_matrix) -> np.ndarray | None:
     On the host it makes the products of `spmm` two to five times as fast.
     """
     return reverse_cuthill_mckee(W, symmetric_mode=True)
+
+
+def operator(A: Any) -> Any:
+    """Return the symmetric matrix A (m, m) in CSR in the form in which `spmm` is fastest.
+
+    It has a shape and a dtype, and is good for `spmm` only.
+    """
+    return A
 
 
 def spmm(A: Any, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float) -> None:

@@ -5,12 +5,13 @@ Documented in `specialk_gpu.backend.cpu`. This is the one file that imports CuPy
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy as cp
 import cupyx
@@ -27,6 +28,7 @@ __all__ = [
     "locality_order",
     "map_chunks",
     "name",
+    "operator",
     "pair_sq_distances",
     "panel_width",
     "probe",
@@ -53,6 +55,7 @@ tile_bytes = 2**31
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block
 SELECT_THREADS = 256
+DENSE_FROM = 0.02  # density from which tensor cores outrun gathering, by their data sheets
 
 
 @cache
@@ -301,18 +304,77 @@ def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - the seam's s
     return
 
 
+class _Indicator(NamedTuple):
+    """A matrix of equal entries and zeros, dense in float16, for products on tensor cores.
+
+    A number is split into integers of at most `bits` bits: so few that their sums over any row
+    stay below 2^24 and are exact in float32, in any order.
+    """
+
+    ones: cp.ndarray  # (m, m), the second padded with zeros to a multiple of eight
+    weight: float
+    bits: int
+    shape: tuple[int, int]
+    dtype: Any
+
+
+def operator(A: sparse.csr_matrix) -> Any:
+    """See `cpu.operator`; dense, where few entries are zero and all others equal."""
+    m = A.shape[0]
+    padded = -(-m // 8) * 8
+    if (
+        A.nnz < DENSE_FROM * m * m
+        or "float16" not in product_dtypes()
+        or 2 * m * padded > free_memory() // 3
+        or bool(A.data.min() != A.data.max())
+    ):
+        return A
+    degree = int(cp.diff(A.indptr).max())
+    ones = cp.zeros((m, padded), dtype=np.float16)
+    indptr = to_numpy(A.indptr)
+    step = max(1, tile_bytes * m // (16 * A.nnz))
+    for start in range(0, m, step):
+        low, high = int(indptr[start]), int(indptr[min(start + step, m)])
+        row = cp.searchsorted(A.indptr, cp.arange(low, high), side="right") - 1
+        ones[row, A.indices[low:high]] = 1
+    bits = min(11, 24 - math.ceil(math.log2(degree)))
+    return _Indicator(ones, float(A.data[0]), bits, A.shape, A.dtype)
+
+
 def spmm(A: Any, X: cp.ndarray, out: cp.ndarray, alpha: float, shift: float, beta: float) -> None:
     """See `cpu.spmm`."""
     assert X.flags.c_contiguous
     assert out.flags.c_contiguous
     assert X.dtype == out.dtype == A.dtype
     m, width = X.shape
-    number = A.dtype.type
+    scalars = tuple(np.dtype(A.dtype).type(x) for x in (alpha, shift, beta))
+    if isinstance(A, _Indicator):
+        _spmm_indicator(A, X, out, scalars)
+        return
     indptr, indices = (x.astype(np.int32, copy=False) for x in (A.indptr, A.indices))
     content = (indptr, indices, A.data, X, out, np.int32(m), np.int32(width))
-    scalars = (number(alpha), number(shift), number(beta))
     grid = ((m + WARPS - 1) // WARPS, (width + 63) // 64)
     _kernel("spmm", "spmm", A.dtype)(grid, (32, WARPS), content + scalars)
+
+
+def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, scalars: tuple) -> None:
+    """Do `spmm` for the zeros and equal entries of A by exact products of float16 pieces."""
+    m, width = X.shape
+    exponents = cp.frexp(cp.abs(X).max(axis=0))[1].astype(np.int32)
+    n_pieces = math.ceil({4: 24, 8: 48}[X.itemsize] / A.bits)
+    panel = min(width, max(1, free_memory() // 4 // (6 * m * n_pieces)))
+    stride = -(-panel * n_pieces // 8) * 8
+    pieces = cp.zeros((A.ones.shape[1], stride), dtype=np.float16)
+    products = cp.empty((m, stride), dtype=np.float32)
+    for first in range(0, width, panel):
+        columns = min(panel, width - first)
+        layout = (np.int32(x) for x in (width, first, columns, A.bits, n_pieces, stride))
+        layout = (exponents, np.int64(m), *layout)
+        blocks = ((m * columns + 255) // 256,)
+        _kernel("split", "split", X.dtype)(blocks, (256,), (X, *layout, pieces))
+        _multiply_float16(pieces, A.ones, products, 1.0, transposed=False)
+        arguments = (products, *layout, X, out, X.dtype.type(A.weight), *scalars)
+        _kernel("split", "combine", X.dtype)(blocks, (256,), arguments)
 
 
 def lanczos(
