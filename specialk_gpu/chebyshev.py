@@ -3,6 +3,12 @@
 A block of vectors is filtered with a Chebyshev polynomial that is small on the unwanted part of
 the spectrum, orthonormalised by Cholesky-QR, and projected (Rayleigh-Ritz), until its leading
 vectors have converged. No QR decomposition, no host arithmetic beyond the projected problem.
+
+The filter runs in float32 for float64 matrices too: it is applied to the residuals alone, so that
+its rounding errors shrink with them. For Av = θv + r, Â = (A - centre)/half, x = (θ - centre)/half,
+
+    T_d(Â)v = T_d(x)v + w_d,   w_0 = 0,   w_1 = r/half,
+    w_(j+1) = 2Âw_j - w_(j-1) + 2T_j(x)r/half.
 """
 
 from __future__ import annotations
@@ -14,9 +20,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
+from specialk_gpu.backend import map_tiles
+
 __all__ = ["ConvergenceError", "chebyshev", "find_missed", "product"]
 
 MAX_DEGREE = 1000
+ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio that a filter may make
 
 
@@ -47,25 +56,53 @@ def _interval(low: float, high: float, scale: float) -> _Interval:
     return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 
 
+def random_block(bk: ModuleType, m: int, width: int, seed: int, dtype: Any) -> Any:
+    """Return uniform numbers in (-1, 1) of shape (m, width), the same on every backend.
+
+    A hash of row, column and seed (the finaliser of SplitMix64), computed where it is needed:
+    to draw a block of start vectors on the host takes longer than to find the eigenvectors.
+    """
+    xp = bk.xp
+    out = xp.empty((m, width), dtype=dtype)
+    odd = [np.uint64(x) for x in ODD]
+    column = xp.arange(width, dtype=np.uint64) * odd[0]
+
+    def run(rows: slice) -> None:
+        z = xp.arange(rows.start, rows.stop, dtype=np.uint64) * odd[1]
+        z = (z + np.uint64(seed))[:, None] ^ column
+        z ^= z >> np.uint64(30)
+        z *= odd[2]
+        z ^= z >> np.uint64(27)
+        z *= odd[3]
+        out[rows] = (z >> np.uint64(11)) * 2.0**-52 - (1 - 2.0**-53)
+
+    step = max(1, bk.tile_bytes // (64 * width))
+    bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
+    return out
+
+
 def chebyshev(
     bk: ModuleType, A: Any, n: int, tol: float, max_iter: int, rng: Any
 ) -> tuple[Any, Any, str]:
     """Return the n pairs of largest magnitude and "" or what went wrong.
 
-    V holds Ritz vectors by falling magnitude. Each round filters those not yet converged,
-    orthonormalises, and projects; the longest prefix within the tolerance is locked.
+    Each round filters the vectors not yet converged, orthonormalises, and projects; of the Ritz
+    vectors, by falling magnitude, the longest prefix within the tolerance is locked.
     """
     xp, m = bk.xp, A.shape[0]
     dtype = np.dtype(A.dtype)
     n_guard = max(16, math.ceil(0.15 * n))
     n_block = min(m, n + n_guard)
-    low, scale, cut = _spectrum(bk, A, n_block, rng)
-    V = xp.empty((m, n_block), dtype=dtype)
-    V[...] = bk.asarray(rng.standard_normal((m, n_block)), dtype=dtype)
+    _refuse_block(bk, m, n, n_block, dtype)
+    single = bk.as_float32(A)
+    low, scale, cut = _spectrum(bk, single, n_block, rng)
+    locked = xp.empty((m, 0), dtype=dtype)
+    V, residuals = random_block(bk, m, n_block, rng.randint(2**32), dtype), None
     theta = np.full(n_block, cut)
     theta[0] = scale
-    worst, n_locked, stuck = 1.0, 0, False
+    worst, stuck = 1.0, False
     for i in range(max_iter):
+        n_locked = locked.shape[1]
         # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
         # high degree, is to cut clearly below, to add what A does to the block, and to widen it.
         edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
@@ -73,37 +110,58 @@ def chebyshev(
         degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, dtype.name)
         if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
             degree = max(1, degree // 2)
-        active = V[:, n_locked:]
-        _filter(bk, A, active, degree, interval)
-        _orthonormalise(bk, active, V[:, :n_locked], rng)
-        block = _expanded(bk, A, V, n_locked, rng) if stuck else active
-        values, norms = _rayleigh_ritz(bk, A, block)
+        _filter(bk, single, V, residuals, theta[n_locked:], degree, interval)
+        residuals = None
+        gram = _orthonormalise(bk, V, locked, rng)
         if stuck:
-            n_block = min(n_block + n_guard, n_locked + block.shape[1], 2 * n + 64)
-            width = n_block - n_locked
-            V = xp.concatenate([V[:, :n_locked], block[:, :width]], axis=1)
-            values, norms = values[:width], norms[:width]
-        del block, active
+            V = _expanded(bk, A, V, gram, locked, rng)
+            gram = V.T @ V
+        values, norms, residuals = _rayleigh_ritz(bk, A, V, gram)
+        if stuck:
+            n_block = min(n_block + n_guard, n_locked + V.shape[1], 2 * n + 64)
+        width = n_block - n_locked
+        values, norms = values[:width], norms[:width]
         theta = np.concatenate([theta[:n_locked], values])
         scale = max(scale, float(np.abs(theta).max()))
         norms = norms / float(np.abs(theta).max() or 1.0)
         good = norms[: n - n_locked] <= 0.5 * tol
         new = good.size if good.all() else int(np.argmin(good))
-        n_locked += new
-        if n_locked >= n:
+        if new or V.shape[1] > width:
+            locked = xp.concatenate([locked, V[:, :new]], axis=1)
+            V = xp.ascontiguousarray(V[:, new:width])
+            residuals = residuals[:, new:width]
+        if locked.shape[1] >= n:
             order = np.argsort(-np.abs(theta[:n]), kind="stable")
-            V, theta = V[:, bk.asarray(order)], theta[order]
+            V, theta = locked[:, bk.asarray(order)], theta[order]
             missed = find_missed(bk, A, bk.asarray(theta), V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
-        before, worst = worst, float(norms[new : new + n - n_locked].max())
+        before, worst = worst, float(norms[new : n - n_locked].max())
         stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
         low = min(low, float(theta.min()))
         gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
         settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
         if settled.size:
             cut = float(abs(theta[n + settled[-1]]))
+    n_locked = locked.shape[1]
     failure = f"Chebyshev iteration locked {n_locked} of {n} eigenpairs in {max_iter} filters."
-    return bk.asarray(theta[:n].astype(dtype)), V[:, :n], failure
+    V = xp.concatenate([locked, V[:, : n - n_locked]], axis=1)
+    return bk.asarray(theta[:n].astype(dtype)), V, failure
+
+
+def _refuse_block(bk: ModuleType, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
+    """Raise MemoryError, before anything is taken, if the blocks of vectors do not fit.
+
+    Three are held at the worst moment, and their residuals; a filter takes three panels.
+    """
+    panel = min(n_block, bk.panel_width)
+    needed = m * (n_block * (3 * dtype.itemsize + 4) + panel * 12)
+    free = bk.free_memory()
+    if needed > free:
+        msg = (
+            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, and {free:,} "
+            "are free. Ask for fewer (n_components), or cluster a sample of the rows."
+        )
+        raise MemoryError(msg)
 
 
 def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, float, float]:
@@ -114,8 +172,8 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
     """
     xp, m = bk.xp, A.shape[0]
     n_vectors, n_steps = 8, min(40, m)
-    start = rng.standard_normal((m, n_vectors))
-    v = bk.asarray(start / np.linalg.norm(start, axis=0), dtype=A.dtype)
+    v = random_block(bk, m, n_vectors, rng.randint(2**32), A.dtype)
+    v /= xp.sqrt((v * v).sum(axis=0))
     previous = xp.zeros_like(v)
     alphas, betas = [], [xp.zeros(n_vectors, dtype=A.dtype)]
     for _ in range(n_steps):
@@ -159,46 +217,104 @@ def _degree(
     return max(1, int(min(bearable, needed + 1, MAX_DEGREE)))
 
 
-def _filter(bk: ModuleType, A: Any, V: Any, degree: int, interval: _Interval) -> None:
-    """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length."""
+def _filter(
+    bk: ModuleType,
+    A: Any,
+    V: Any,
+    residuals: Any | None,
+    theta: np.ndarray,
+    degree: int,
+    interval: _Interval,
+) -> None:
+    """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length.
+
+    A is in float32. With `residuals` (A - theta) V, in float32, the filter is applied to them
+    alone; without, to V itself.
+    """
     xp = bk.xp
+    x = (theta - interval.centre) / interval.half
+    weights, heads = _residual_weights(x, degree, interval.half)
+    weights, heads = bk.asarray(weights, np.float32), bk.asarray(heads, V.dtype)
 
     def run(columns: slice) -> None:
-        before = xp.ascontiguousarray(V[:, columns])
-        now = xp.empty_like(before)
-        bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
-        for _ in range(degree - 1):
-            bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0)
+        v = V[:, columns]
+        if residuals is None:
+            before = xp.ascontiguousarray(v, dtype=np.float32)
+            now, source = xp.empty_like(before), None
+            bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
+        else:
+            source = xp.ascontiguousarray(residuals[:, columns])
+            before, now = xp.zeros_like(source), source * weights[0, columns]
+        for j in range(1, degree):
+            scale = xp.ascontiguousarray(weights[j, columns]) if source is not None else None
+            bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
             before, now = now, before
+        now = now if residuals is None else v * heads[columns] + now
         norm = xp.sqrt((now * now).sum(axis=0))
         V[:, columns] = now / xp.where(norm > 0, norm, 1)
 
+    bk.map_chunks(run, _panels(bk, V.shape[1]))
+
+
+def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the factors of r, (degree, w), and of v, (w,), divided by T_degree(x) where it grows.
+
+    That is 2T_j(x)/half, half as much for j = 0, and T_degree(x).
+    """
+    j = np.arange(degree + 1)[:, None]
+    inside, outside = np.clip(x, -1, 1), np.arccosh(np.maximum(np.abs(x), 1))
+    decay = np.exp((j - degree) * outside) * (1 + np.exp(-2 * j * outside))
+    decay = decay / (1 + np.exp(-2 * degree * outside)) * np.where(x < 0, -1.0, 1.0) ** (j - degree)
+    values = np.where(np.abs(x) > 1, decay, np.cos(j * np.arccos(inside)))
+    weights = 2 * values[:-1] / half
+    weights[0] /= 2
+    return weights, values[-1]
+
+
+def _panels(bk: ModuleType, width: int) -> list[slice]:
+    """Split the columns of a block into panels."""
     step = bk.panel_width
-    bk.map_chunks(run, (slice(j, min(j + step, V.shape[1])) for j in range(0, V.shape[1], step)))
+    return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
-def _orthonormalise(bk: ModuleType, V: Any, locked: Any, rng: Any) -> None:
-    """Make the columns of V orthonormal, and orthogonal to `locked`, in place.
+def _orthonormalise(bk: ModuleType, V: Any, locked: Any, rng: Any) -> Any:
+    """Make the columns of V nearly orthonormal, and orthogonal to `locked`; return VᵀV.
 
-    Cholesky-QR, once from the Gram matrix as it is and once more for the last digits. A block of
-    deficient rank (a matrix of low rank has such filters) keeps its range and takes fresh
-    random columns for the rest.
+    Cholesky-QR from the Gram matrix, until that is near the identity. A block of deficient
+    rank (a matrix of low rank has such filters) keeps its range and takes fresh random columns
+    for the rest.
     """
     xp = bk.xp
     for _ in range(5):
         if locked.shape[1]:
             V -= locked @ (locked.T @ V)
         gram = V.T @ V
+        if float(xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()) < 1e-2:
+            return gram
         factor = _cholesky(xp, gram)
         if factor is None:
             _replace_dependent(bk, V, gram, rng)
-            continue
-        V[...] = V @ xp.linalg.inv(factor).T
-        error = float(xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max())
-        if error < 1e-2:  # the Gram matrix before the step: afterwards it is at round-off
-            return
+        else:
+            _multiply_upper(bk, V, xp.linalg.inv(factor).T)
     msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
     raise ConvergenceError(msg)
+
+
+def _finish(bk: ModuleType, V: Any, gram: Any) -> None:
+    """Make nearly orthonormal columns orthonormal to the last digits, in place."""
+    _multiply_upper(bk, V, bk.xp.linalg.inv(bk.xp.linalg.cholesky(gram)).T)
+
+
+def _multiply_upper(bk: ModuleType, V: Any, T: Any) -> None:
+    """Replace V by V T for an upper triangular T, from the last columns to the first."""
+    for columns in reversed(_wide_panels(bk, V.shape[1])):
+        V[:, columns] = V[:, : columns.stop] @ T[: columns.stop, columns]
+
+
+def _wide_panels(bk: ModuleType, width: int) -> list[slice]:
+    """Split the columns of a block so that a triangle is worth its half of a product."""
+    step = max(bk.panel_width, -(-width // 8))
+    return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
 def _cholesky(xp: Any, gram: Any) -> Any | None:
@@ -227,45 +343,60 @@ def _replace_dependent(bk: ModuleType, V: Any, gram: Any, rng: Any) -> None:
     V[:, rank:] = bk.asarray(fresh, dtype=V.dtype)
 
 
-def _expanded(bk: ModuleType, A: Any, V: Any, n_locked: int, rng: Any) -> Any:
-    """Return V[:, n_locked:] and, orthonormal to V, what A adds to its range.
+def _expanded(bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any) -> Any:
+    """Return V and, orthonormal to it and to `locked`, what A adds to its range.
 
     Eigenvalues ±λ turn as one in every even or odd polynomial: where more of them come together
     than the block holds, it converges to a mixture, whose range A leaves in one direction only.
     """
-    xp, (m, width) = bk.xp, V.shape
-    active = V[:, n_locked:]
-    image = product(bk, A, xp.ascontiguousarray(active[:, : m - width]))
+    xp, m = bk.xp, V.shape[0]
+    _finish(bk, V, gram)
+    room = m - V.shape[1] - locked.shape[1]
+    image = product(bk, A, xp.ascontiguousarray(V[:, :room]))
     image /= xp.sqrt((image * image).sum(axis=0).max())
-    _orthonormalise(bk, image, V, rng)
-    return xp.concatenate([active, image], axis=1)
+    _finish(bk, image, _orthonormalise(bk, image, xp.concatenate([locked, V], axis=1), rng))
+    return xp.concatenate([V, image], axis=1)
 
 
-def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Turn V into Ritz vectors by falling magnitude; return values and residual norms."""
-    xp, width = bk.xp, V.shape[1]
-    AV = xp.empty_like(V)
+def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Turn V, of Gram matrix `gram`, into Ritz vectors by falling magnitude.
 
-    def apply(columns: slice) -> None:
-        AV[:, columns] = product(bk, A, xp.ascontiguousarray(V[:, columns]))
+    Returns their values, the norms of their residuals, and the residuals (m, w) in float32.
+    """
+    xp, (m, width) = bk.xp, V.shape
+    H = xp.empty_like(gram)
+    for columns in _wide_panels(bk, width):
+        image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
 
-    step = bk.panel_width
-    panels = [slice(j, min(j + step, width)) for j in range(0, width, step)]
-    bk.map_chunks(apply, panels)
-    H = V.T @ AV
+        def apply(part: slice, first: int = columns.start, image: Any = image) -> None:
+            shifted = slice(first + part.start, first + part.stop)
+            image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
+
+        bk.map_chunks(apply, _panels(bk, image.shape[1]))
+        H[: columns.stop, columns] = V[:, : columns.stop].T @ image
+    del image
+    H = xp.triu(H) + xp.triu(H, 1).T
+    to_orthonormal = xp.linalg.inv(xp.linalg.cholesky(gram))
+    H = to_orthonormal @ H @ to_orthonormal.T
     values, basis = xp.linalg.eigh((H + H.T) / 2)
     order = xp.argsort(-xp.abs(values))
-    values, basis = values[order], xp.ascontiguousarray(basis[:, order])
-    V[...] = V @ basis
-    AV = AV @ basis
-    norms = xp.empty(width)
+    values = values[order]
+    basis = xp.ascontiguousarray((to_orthonormal.T @ basis)[:, order])
+
+    def rotate(rows: slice) -> None:
+        V[rows] = V[rows] @ basis
+
+    map_tiles(bk, rotate, m, 2 * width * V.itemsize)
+    norms, residuals = xp.empty(width), xp.empty((m, width), dtype=np.float32)
 
     def measure(columns: slice) -> None:
-        r = AV[:, columns] - V[:, columns] * values[columns]
+        v = xp.ascontiguousarray(V[:, columns])
+        r = product(bk, A, v) - v * values[columns]
         norms[columns] = xp.sqrt((r.astype(np.float64) ** 2).sum(axis=0))
+        residuals[:, columns] = r
 
-    bk.map_chunks(measure, panels)
-    return bk.to_numpy(values), bk.to_numpy(norms)
+    bk.map_chunks(measure, _panels(bk, width))
+    return bk.to_numpy(values), bk.to_numpy(norms), residuals
 
 
 def find_missed(
@@ -277,7 +408,7 @@ def find_missed(
     with near certainty what lies clearly above; pairs within about 3 / `max_degree`² of the
     smallest can escape (Kuczynski & Wozniakowski 1992 give the probabilities).
     """
-    xp, m = bk.xp, A.shape[0]
+    m = A.shape[0]
     width = min(16, m - V.shape[1])
     if width < 1:
         return ""
@@ -286,12 +417,13 @@ def find_missed(
     interval = _interval(-cut, cut, scale or 1.0)
     limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
     degree = max(1, min(max_degree, int(limit)))
-    block = xp.empty((m, width), dtype=A.dtype)
-    block[...] = bk.asarray(rng.standard_normal((m, width)), dtype=A.dtype)
+    block = random_block(bk, m, width, rng.randint(2**32), A.dtype)
+    single = bk.as_float32(A)
     for _ in range(max(2, min(8, 3 * max_degree // degree))):
         block -= V @ (V.T @ block)
-        _filter(bk, A, block, degree, interval)
-        _orthonormalise(bk, block, V, rng)
+        _filter(bk, single, block, None, np.zeros(width), degree, interval)
+        gram = _orthonormalise(bk, block, V, rng)
+    _finish(bk, block, gram)
     image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
     largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
     if largest > cut + 10 * tol * scale:

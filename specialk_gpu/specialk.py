@@ -33,6 +33,11 @@ __all__ = ["SpecialK"]
 
 logger = logging.getLogger("specialk_gpu")
 
+REMEDIES = {
+    "graph": "Cluster a sample of the rows, or pass X in float32.",
+    "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
+    "sweep": "Lower n_init, n_kmeans_components or max_clusters.",
+}
 NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
 NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 
@@ -276,27 +281,30 @@ class SpecialK(ClusterMixin, BaseEstimator):
             W, radius = affinity_matrix(X), None
             self._check_counts(W.shape[0], "rows")
         else:
-            X, group = without_copies(X, min(self.n_neighbors, X.shape[0] - 1))
-            self._check_counts(X.shape[0], "distinct rows" if group is not None else "rows")
-            W, radius = self._graph(bk, X)
+            with _memory_explained(bk, "graph"):
+                X, group = without_copies(X, min(self.n_neighbors, X.shape[0] - 1))
+                self._check_counts(X.shape[0], "distinct rows" if group is not None else "rows")
+                W, radius = self._graph(bk, X)
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
-        pairs = self._eigenpairs(W, rng)
-        clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
-        D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
-        clock.stop("embedding", f"{D.shape[1]} columns")
-        result = sweep(
-            D,
-            alpha=self.alpha,
-            n_clusters=self.n_clusters,
-            min_clusters=self.min_clusters,
-            max_clusters=self.max_clusters,
-            full_path=self.full_path,
-            selection=self.selection,
-            n_pairs=self.n_pairs,
-            n_kmeans_components=self.n_kmeans_components,
-            n_init=self.n_init,
-            random_state=rng,
-        )
+        with _memory_explained(bk, "eigenpairs"):
+            pairs = self._eigenpairs(W, rng)
+            clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
+            D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
+            clock.stop("embedding", f"{D.shape[1]} columns")
+        with _memory_explained(bk, "sweep"):
+            result = sweep(
+                D,
+                alpha=self.alpha,
+                n_clusters=self.n_clusters,
+                min_clusters=self.min_clusters,
+                max_clusters=self.max_clusters,
+                full_path=self.full_path,
+                selection=self.selection,
+                n_pairs=self.n_pairs,
+                n_kmeans_components=self.n_kmeans_components,
+                n_init=self.n_init,
+                random_state=rng,
+            )
         timings.update(result.timings)
         if group is not None:
             D = D[group]
@@ -420,6 +428,21 @@ class _Clock:
         self.timings[stage] = now - self.since
         logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
         self.since = now
+
+
+@contextmanager
+def _memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
+    """Say of a MemoryError from below where it arose, what is free, and what to change."""
+    try:
+        yield
+    except MemoryError as error:
+        if error.args and type(error) is MemoryError and error.__cause__ is None:
+            raise  # this library's, before anything was taken: it says all that
+        msg = (
+            f"{stage}: {error or 'an allocation failed'}. {bk.free_memory():,} bytes are free. "
+            f"{REMEDIES[stage]}"
+        )
+        raise MemoryError(msg) from error
 
 
 @contextmanager

@@ -297,16 +297,19 @@ def test_components_of_a_shuffled_path_are_one(bk):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", [1, 32, 33, 64, 150])
 @pytest.mark.parametrize(("alpha", "shift", "beta"), [(1, 0, 0), (0.5, -0.3, 0), (2, 0.25, -1)])
-def test_spmm_is_its_definition(bk, dtype, width, alpha, shift, beta):
+@pytest.mark.parametrize("has_source", [False, True])
+def test_spmm_is_its_definition(bk, dtype, width, alpha, shift, beta, has_source):
     rng = np.random.default_rng(width)
     A = sparse.random_array((90, 90), density=0.1, rng=rng, format="lil")
     A[7] = 0
-    X, out = rng.normal(size=(2, 90, width))
-    expected = alpha * (A.toarray() @ X - shift * X) + beta * out
+    X, out, source = rng.normal(size=(3, 90, width))
+    weights = rng.normal(size=width) * has_source
+    expected = alpha * (A.toarray() @ X - shift * X) + beta * out + source * weights
+    added = [readonly(bk, x, dtype) for x in (source, weights)] if has_source else []
     if beta == 0:
         out[:] = np.nan  # is not read
     target = bk.asarray(out.astype(dtype))
-    bk.spmm(csr(bk, A, dtype), readonly(bk, X, dtype), target, alpha, shift, beta)
+    bk.spmm(csr(bk, A, dtype), readonly(bk, X, dtype), target, alpha, shift, beta, *added)
     assert target.dtype == dtype
     np.testing.assert_allclose(bk.to_numpy(target), expected, atol=50 * np.finfo(dtype).eps)
 

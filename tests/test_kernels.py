@@ -213,14 +213,17 @@ def test_neighbours_by_way_of_the_kernels_are_those_of_the_host(gpu, monkeypatch
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("width", [1, 31, 33, 64, 130])
 @pytest.mark.parametrize(("alpha", "shift", "beta"), [(1, 0, 0), (2.5, 0.25, -1)])
-def test_spmm_is_the_recurrence(gpu, dtype, width, alpha, shift, beta):
+@pytest.mark.parametrize("has_source", [False, True])
+def test_spmm_is_the_recurrence(gpu, dtype, width, alpha, shift, beta, has_source):
     rng = np.random.default_rng(width)
     A = knn_graph(rng.standard_normal((45, 3)), 4).astype(dtype)
     X = rng.standard_normal((45, width)).astype(dtype)
     before = rng.standard_normal((45, width)).astype(dtype)
     out = before.copy() if beta else np.full_like(before, np.nan)
-    gpu.spmm(A, X, out, alpha, shift, beta)
+    source = rng.standard_normal((45, width)).astype(dtype), np.arange(width).astype(dtype) / width
+    gpu.spmm(A, X, out, alpha, shift, beta, *(source if has_source else ()))
     expected = alpha * (A.toarray() @ X - shift * X) + (beta * before if beta else 0)
+    expected += source[0] * source[1] * has_source
     assert np.abs(out - expected).max() < 20 * np.finfo(dtype).eps
 
 
@@ -242,9 +245,11 @@ def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m
     n_pieces = {np.float32: 3, np.float64: 5}[dtype]
     budget = 4 * 6 * m * n_pieces * 10 // panels + 1
     monkeypatch.setattr(gpu, "free_memory", lambda: budget)
-    gpu.spmm(A, X, out, 2.5, 0.25, -1.0)
+    source, weights = before.astype(dtype)[::-1].copy(), np.arange(10).astype(dtype)
+    gpu.spmm(A, X, out, 2.5, 0.25, -1.0, source, weights)
     expected = 2.5 * (dense @ X.astype(float) - 0.25 * X.astype(float)) - before.astype(dtype)
-    limit = 30 * np.finfo(dtype).eps * (1 + np.abs(X).max(axis=0))
+    expected += source * weights
+    limit = 30 * np.finfo(dtype).eps * (1 + weights + np.abs(X).max(axis=0))
     assert (np.abs(out - expected) <= np.maximum(limit, 2.0**-46 * np.abs(X).max(axis=0))).all()
 
 

@@ -1,5 +1,6 @@
 """The estimator: scikit-learn's rules, every kind of input, the fitted attributes."""
 
+import importlib
 import logging
 import pickle
 import threading
@@ -20,6 +21,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu.backend import cpu
 from specialk_gpu.sweep import Path
 
 COMPONENTS = r"the graph has \d connected components"
@@ -402,3 +404,46 @@ def test_warnings_point_at_the_line_that_called_fit():
     with pytest.warns(UserWarning, match=COMPONENTS) as caught:
         SpecialK(backend="numpy", random_state=0).fit(BLOBS)
     assert [warning.filename for warning in caught] == [__file__]
+
+
+# Memory -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("stage", "function", "remedy"),
+    [
+        ("graph", "knn_graph", "sample of the rows"),
+        ("eigenpairs", "eigenpairs", "n_components"),
+        ("sweep", "sweep", "n_init"),
+    ],
+)
+def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
+    monkeypatch, stage, function, remedy
+):
+    class OutOfMemoryError(MemoryError):
+        """What CuPy raises."""
+
+    error = OutOfMemoryError("512 bytes")
+
+    def run(*_, **__):
+        raise error
+
+    module = importlib.import_module("specialk_gpu.specialk")
+    monkeypatch.setattr(module, function, run)
+    model = SpecialK(backend="numpy")
+    with pytest.raises(MemoryError) as caught:
+        model.fit(np.random.default_rng(0).normal(size=(60, 3)))
+    assert type(caught.value) is MemoryError
+    assert str(caught.value).startswith(f"{stage}: 512 bytes. ")
+    assert "bytes are free" in str(caught.value)
+    assert remedy in str(caught.value)
+    assert not hasattr(model, "labels_")
+
+
+def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_taken(monkeypatch):
+    module = importlib.import_module("specialk_gpu.chebyshev")
+    monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
+    monkeypatch.setattr(module, "random_block", lambda *_: pytest.fail("was called"))
+    X = np.random.default_rng(0).normal(size=(1200, 3))
+    with pytest.raises(MemoryError, match=r"100 eigenvectors of 1200 rows .*n_components"):
+        SpecialK(backend="numpy", n_components=100, eigen_solver="chebyshev").fit(X)

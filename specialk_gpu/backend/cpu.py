@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 __all__ = [
+    "as_float32",
     "asarray",
     "connected_components",
     "describe",
@@ -309,17 +310,37 @@ def operator(A: Any) -> Any:
     return A
 
 
-def spmm(A: Any, X: np.ndarray, out: np.ndarray, alpha: float, shift: float, beta: float) -> None:
-    """Compute out = alpha (A X - shift X) + beta out in place, for X and out of shape (m, w)."""
+def as_float32(A: Any) -> Any:
+    """Return what `operator` returned in float32; the places of the entries are shared."""
+    content = A.data.astype(np.float32, copy=False), A.indices, A.indptr
+    return sparse.csr_matrix(content, shape=A.shape, copy=False)
+
+
+def spmm(
+    A: Any,
+    X: np.ndarray,
+    out: np.ndarray,
+    alpha: float,
+    shift: float,
+    beta: float,
+    source: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
+) -> None:
+    """Compute out = alpha (A X - shift X) + beta out + source weights, in place.
+
+    X, out and source are of shape (m, w), weights of shape (w,), all of the dtype of A.
+    """
     product = A @ X
     if shift:
-        product -= shift * X
-    product *= alpha
+        product -= X.dtype.type(shift) * X
+    product *= X.dtype.type(alpha)
     if beta:
-        out *= beta
+        out *= X.dtype.type(beta)
         out += product
     else:
         out[...] = product
+    if source is not None:
+        out += source * weights
 
 
 def lanczos(

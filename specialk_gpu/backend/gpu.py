@@ -19,6 +19,7 @@ import cupyx.scipy.sparse as sparse
 import numpy as np
 
 __all__ = [
+    "as_float32",
     "asarray",
     "connected_components",
     "describe",
@@ -341,23 +342,42 @@ def operator(A: sparse.csr_matrix) -> Any:
     return _Indicator(ones, float(A.data[0]), bits, A.shape, A.dtype)
 
 
-def spmm(A: Any, X: cp.ndarray, out: cp.ndarray, alpha: float, shift: float, beta: float) -> None:
-    """See `cpu.spmm`."""
-    assert X.flags.c_contiguous
-    assert out.flags.c_contiguous
-    assert X.dtype == out.dtype == A.dtype
-    m, width = X.shape
-    scalars = tuple(np.dtype(A.dtype).type(x) for x in (alpha, shift, beta))
+def as_float32(A: Any) -> Any:
+    """See `cpu.as_float32`."""
     if isinstance(A, _Indicator):
-        _spmm_indicator(A, X, out, scalars)
+        return A._replace(dtype=np.dtype(np.float32))
+    content = A.data.astype(np.float32, copy=False), A.indices, A.indptr
+    return sparse.csr_matrix(content, shape=A.shape)
+
+
+def spmm(
+    A: Any,
+    X: cp.ndarray,
+    out: cp.ndarray,
+    alpha: float,
+    shift: float,
+    beta: float,
+    source: cp.ndarray | None = None,
+    weights: cp.ndarray | None = None,
+) -> None:
+    """See `cpu.spmm`."""
+    given = (X, out) if source is None else (X, out, source, weights)
+    assert all(x.flags.c_contiguous and x.dtype == A.dtype for x in given)
+    m, width = X.shape
+    number = np.dtype(A.dtype).type
+    scalars = (number(alpha), number(shift), number(beta))
+    added = (X, X, np.int32(0)) if source is None else (source, weights, np.int32(1))
+    if isinstance(A, _Indicator):
+        _spmm_indicator(A, X, out, scalars + added)
         return
     indptr, indices = (x.astype(np.int32, copy=False) for x in (A.indptr, A.indices))
     content = (indptr, indices, A.data, X, out, np.int32(m), np.int32(width))
-    grid = ((m + WARPS - 1) // WARPS, (width + 63) // 64)
-    _kernel("spmm", "spmm", A.dtype)(grid, (32, WARPS), content + scalars)
+    columns = 64 if X.itemsize == 8 else 128
+    grid = ((m + WARPS - 1) // WARPS, (width + columns - 1) // columns)
+    _kernel("spmm", "spmm", A.dtype)(grid, (32, WARPS), content + scalars + added)
 
 
-def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, scalars: tuple) -> None:
+def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tuple) -> None:
     """Do `spmm` for the zeros and equal entries of A by exact products of float16 pieces."""
     m, width = X.shape
     exponents = cp.frexp(cp.abs(X).max(axis=0))[1].astype(np.int32)
@@ -373,8 +393,9 @@ def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, scalars: tupl
         blocks = ((m * columns + 255) // 256,)
         _kernel("split", "split", X.dtype)(blocks, (256,), (X, *layout, pieces))
         _multiply_float16(pieces, A.ones, products, 1.0, transposed=False)
-        arguments = (products, *layout, X, out, X.dtype.type(A.weight), *scalars)
-        _kernel("split", "combine", X.dtype)(blocks, (256,), arguments)
+        weight = X.dtype.type(A.weight)
+        combine = _kernel("split", "combine", X.dtype)
+        combine(blocks, (256,), (products, *layout, X, out, weight, *arguments))
 
 
 def lanczos(

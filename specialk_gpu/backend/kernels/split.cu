@@ -35,11 +35,13 @@ __device__ void split(const T* X, const int* exponents, long long m, int width, 
     }
 }
 
-// out = alpha (weight products - shift X) + beta out, the products put together from their pieces.
+// out = alpha (weight products - shift X) + beta out + source weights, as in spmm.cu, the products
+// put together from their pieces.
 template <typename T>
 __device__ void combine(const float* products, const int* exponents, long long m, int width,
                         int first, int columns, int bits, int n_pieces, int stride, const T* X,
-                        T* out, T weight, T alpha, T shift, T beta)
+                        T* out, T weight, T alpha, T shift, T beta, const T* source,
+                        const T* weights, int has_source)
 {
     const long long element = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     const long long row = element / columns;
@@ -53,6 +55,7 @@ __device__ void combine(const float* products, const int* exponents, long long m
     const T product = weight * (T)ldexp(sum, exponents[first + column]);
     T result = alpha * (product - shift * X[place]);
     if (beta != 0) result += beta * out[place];
+    if (has_source) result += source[place] * weights[first + column];
     out[place] = result;
 }
 
@@ -73,17 +76,21 @@ extern "C" __global__ void split_float64(const double* X, const int* exponents, 
 extern "C" __global__ void combine_float32(const float* products, const int* exponents,
                                            long long m, int width, int first, int columns, int bits,
                                            int n_pieces, int stride, const float* X, float* out,
-                                           float weight, float alpha, float shift, float beta)
+                                           float weight, float alpha, float shift, float beta,
+                                           const float* source, const float* weights,
+                                           int has_source)
 {
     combine(products, exponents, m, width, first, columns, bits, n_pieces, stride, X, out, weight,
-            alpha, shift, beta);
+            alpha, shift, beta, source, weights, has_source);
 }
 
 extern "C" __global__ void combine_float64(const float* products, const int* exponents,
                                            long long m, int width, int first, int columns, int bits,
                                            int n_pieces, int stride, const double* X, double* out,
-                                           double weight, double alpha, double shift, double beta)
+                                           double weight, double alpha, double shift, double beta,
+                                           const double* source, const double* weights,
+                                           int has_source)
 {
     combine(products, exponents, m, width, first, columns, bits, n_pieces, stride, X, out, weight,
-            alpha, shift, beta);
+            alpha, shift, beta, source, weights, has_source);
 }
