@@ -1,16 +1,17 @@
-// Enough of CUDA C++ on the host to run the kernels as they are: one thread of the host for each
-// thread of a block, blocks one after another. Shared memory is static, barriers are real, so that
-// missing ones show as wrong results or under a thread sanitizer.
+// Enough of CUDA C++ on the host to run the kernels as they are: a context of its own for each thread
+// of a block, blocks one after another. A thread runs until it meets a barrier or ends, in rising order
+// in even blocks and in falling order in odd ones, so that a missing barrier shows as a wrong result,
+// every time. Shared memory is static.
 #pragma once
 
+#include <ucontext.h>
+
 #include <algorithm>
-#include <barrier>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
-#include <memory>
-#include <mutex>
-#include <thread>
 #include <vector>
 
 #define __global__
@@ -22,71 +23,123 @@ struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
 
-inline thread_local dim3 threadIdx, blockIdx;
-inline dim3 blockDim, gridDim;
+struct alignas(16) double2 {
+    double x, y;
+};
+
+inline dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace host {
 
-// A barrier is left for good by threads that end before the others reach it.
-inline std::unique_ptr<std::barrier<>> block_barrier;
-inline std::vector<std::unique_ptr<std::barrier<>>> warp_barriers;
-inline std::vector<double> exchange;
-inline std::mutex atomic;
+enum class State { ready, at_block_barrier, at_warp_barrier, ended };
 
-inline unsigned rank()
+struct Thread {
+    ucontext_t context;
+    dim3 index;
+    State state;
+    double exchange;  // what it offers to its warp
+};
+
+constexpr std::size_t stack_size = 1 << 16;
+inline std::vector<Thread> threads;
+inline std::vector<char> stacks;
+inline ucontext_t scheduler;
+inline unsigned current;
+inline const std::function<void()>* kernel;
+
+// Leave the current thread until the others have reached the barrier too, or ended.
+inline void wait(State barrier)
 {
-    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    threads[current].state = barrier;
+    swapcontext(&threads[current].context, &scheduler);
 }
 
-inline void launch(dim3 grid, dim3 block, const std::function<void()>& kernel)
+inline void run()
+{
+    (*kernel)();
+    threads[current].state = State::ended;
+}
+
+// Whether no thread from `first` to `stop` is on its way to the barrier; then open it.
+inline bool open(State barrier, unsigned first, unsigned stop)
+{
+    bool some = false;
+    for (unsigned t = first; t < stop; ++t) {
+        if (threads[t].state == barrier) some = true;
+        else if (threads[t].state != State::ended) return false;
+    }
+    for (unsigned t = first; t < stop; ++t) {
+        if (threads[t].state == barrier) threads[t].state = State::ready;
+    }
+    return some;
+}
+
+inline void run_block(bool falling)
+{
+    const unsigned n = threads.size();
+    for (unsigned t = 0; t < n; ++t) {
+        Thread& thread = threads[t];
+        thread.index = {t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y};
+        thread.state = State::ready;
+        getcontext(&thread.context);
+        thread.context.uc_stack.ss_sp = &stacks[t * stack_size];
+        thread.context.uc_stack.ss_size = stack_size;
+        thread.context.uc_link = &scheduler;
+        makecontext(&thread.context, run, 0);
+    }
+    for (bool going = true; going;) {
+        for (unsigned i = 0; i < n; ++i) {
+            current = falling ? n - 1 - i : i;
+            if (threads[current].state != State::ready) continue;
+            threadIdx = threads[current].index;
+            swapcontext(&scheduler, &threads[current].context);
+        }
+        going = false;
+        for (unsigned first = 0; first < n; first += 32) {
+            going |= open(State::at_warp_barrier, first, std::min(n, first + 32));
+        }
+        going |= open(State::at_block_barrier, 0, n);
+    }
+    for (const Thread& thread : threads) {
+        if (thread.state != State::ended) {
+            std::fputs("threads of a block wait at different barriers\n", stderr);
+            std::abort();
+        }
+    }
+}
+
+inline void launch(dim3 grid, dim3 block, const std::function<void()>& function)
 {
     gridDim = grid;
     blockDim = block;
-    const unsigned threads = block.x * block.y * block.z;
-    exchange.assign(threads, 0);
-    for (unsigned by = 0; by < grid.y; ++by) {
-        for (unsigned bx = 0; bx < grid.x; ++bx) {
-            block_barrier = std::make_unique<std::barrier<>>(threads);
-            warp_barriers.clear();
-            for (unsigned first = 0; first < threads; first += 32) {
-                warp_barriers.push_back(
-                    std::make_unique<std::barrier<>>(std::min(32u, threads - first)));
-            }
-            std::vector<std::thread> pool;
-            for (unsigned t = 0; t < threads; ++t) {
-                pool.emplace_back([&, t] {
-                    threadIdx = {t % block.x, t / block.x % block.y, t / block.x / block.y};
-                    blockIdx = {bx, by, 0};
-                    kernel();
-                    warp_barriers[t / 32]->arrive_and_drop();
-                    block_barrier->arrive_and_drop();
-                });
-            }
-            for (auto& thread : pool) thread.join();
-        }
+    kernel = &function;
+    threads.resize(block.x * block.y * block.z);
+    stacks.resize(threads.size() * stack_size);
+    for (unsigned b = 0; b < grid.x * grid.y * grid.z; ++b) {
+        blockIdx = {b % grid.x, b / grid.x % grid.y, b / grid.x / grid.y};
+        run_block(b % 2 == 1);
     }
 }
 
 }  // namespace host
 
-inline void __syncthreads() { host::block_barrier->arrive_and_wait(); }
+inline void __syncthreads() { host::wait(host::State::at_block_barrier); }
 
 template <typename T>
 T __shfl_down_sync(unsigned, T value, int offset)
 {
-    const unsigned t = host::rank(), lane = t % 32;
-    auto& barrier = *host::warp_barriers[t / 32];
-    std::memcpy(&host::exchange[t], &value, sizeof(T));
-    barrier.arrive_and_wait();
-    T other = value;
-    if (lane + offset < 32) std::memcpy(&other, &host::exchange[t + offset], sizeof(T));
-    barrier.arrive_and_wait();
-    return other;
+    const unsigned t = host::current, other = t + offset;
+    std::memcpy(&host::threads[t].exchange, &value, sizeof(T));
+    host::wait(host::State::at_warp_barrier);
+    if (t % 32 + offset < 32 && other < host::threads.size()) {
+        std::memcpy(&value, &host::threads[other].exchange, sizeof(T));
+    }
+    host::wait(host::State::at_warp_barrier);
+    return value;
 }
 
 inline int atomicAdd(int* address, int value)
 {
-    std::lock_guard<std::mutex> guard(host::atomic);
     const int before = *address;
     *address += value;
     return before;
