@@ -249,9 +249,13 @@ def _filter(
             scale = xp.ascontiguousarray(weights[j, columns]) if source is not None else None
             bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
             before, now = now, before
-        now = now if residuals is None else v * heads[columns] + now
+        if source is not None:
+            del before, source
+            filtered, now = now, v * heads[columns]
+            now += filtered
         norm = xp.sqrt((now * now).sum(axis=0))
-        V[:, columns] = now / xp.where(norm > 0, norm, 1)
+        now /= xp.where(norm > 0, norm, 1)
+        V[:, columns] = now
 
     bk.map_chunks(run, _panels(bk, V.shape[1]))
 
@@ -392,7 +396,7 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(V[:, columns])
         r = product(bk, A, v) - v * values[columns]
-        norms[columns] = xp.sqrt((r.astype(np.float64) ** 2).sum(axis=0))
+        norms[columns] = xp.sqrt((r.astype(np.float64, copy=False) ** 2).sum(axis=0))
         residuals[:, columns] = r
 
     bk.map_chunks(measure, _panels(bk, width))

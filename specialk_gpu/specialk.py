@@ -290,6 +290,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             pairs = self._eigenpairs(W, rng)
             clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
             D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
+            pairs = pairs._replace(vectors=None)  # D has what is needed of them
             clock.stop("embedding", f"{D.shape[1]} columns")
         with _memory_explained(bk, "sweep"):
             result = sweep(

@@ -14,8 +14,9 @@ import pytest
 import scipy.sparse
 
 import specialk_gpu.backend
-from specialk_gpu import duplicates, neighbors
+from specialk_gpu import duplicates, eigenpairs, embed, neighbors, radius_graph, sweep
 from specialk_gpu.backend import cpu
+from specialk_gpu.datasets import make_shape
 from specialk_gpu.graph import knn_graph
 
 KERNELS = Path(specialk_gpu.backend.__file__).parent / "kernels"
@@ -126,6 +127,7 @@ def gpu(kernels, monkeypatch):
     cupy.cuda.compiler = SimpleNamespace(CompileException=RuntimeError)
     cupy.cuda.runtime = SimpleNamespace(CUDA_R_16F=2, CUDA_R_32F=0)
     cupy.cuda.device = SimpleNamespace(get_cublas_handle=lambda: 0)
+    cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None)
     cupy.cuda.Device = lambda: SimpleNamespace(compute_capability="90")
     cupy.cuda.cublas = SimpleNamespace(
         gemmEx=gemm_ex,
@@ -309,3 +311,33 @@ def test_components_are_those_of_the_host(gpu, density):
     assert component.tolist() == expected.tolist()
     path = scipy.sparse.csr_matrix(scipy.sparse.diags_array([np.ones(99)] * 2, offsets=[-1, 1]))
     assert gpu.connected_components(path)[0] == 1
+
+
+@pytest.fixture
+def only_gpu(gpu, monkeypatch):
+    """Let every array belong to backend/gpu.py, on the host."""
+    monkeypatch.setitem(sys.modules, "specialk_gpu.backend.gpu", gpu)
+    monkeypatch.setattr(specialk_gpu.backend, "is_device_array", lambda _: True)
+    return gpu
+
+
+@pytest.mark.filterwarnings("ignore::specialk_gpu.sweep.PowerWarning")
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
+def test_all_stages_together_give_what_the_host_gives(request, affinity):
+    X, _ = make_shape("random", n_samples=150, random_state=0)
+
+    def stages():
+        W = knn_graph(X) if affinity == "nearest_neighbors" else radius_graph(X).affinity
+        pairs = eigenpairs(W, 12, solver="chebyshev", random_state=0)
+        D = embed(pairs.values, pairs.vectors)
+        return W, pairs, sweep(D, max_clusters=4, n_init=3, full_path=True, random_state=0)
+
+    W, pairs, found = stages()
+    request.getfixturevalue("only_gpu")
+    gpu_W, gpu_pairs, gpu_found = stages()
+    assert abs(W - gpu_W).nnz == 0
+    assert gpu_pairs.converged
+    np.testing.assert_allclose(gpu_pairs.values, pairs.values, rtol=1e-12)
+    for step, gpu_step in zip(found.path, gpu_found.path, strict=True):
+        assert gpu_step.labels.tolist() == step.labels.tolist()
+        assert gpu_step.log_p == pytest.approx(step.log_p, rel=1e-9)
