@@ -227,16 +227,17 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
     def measure(pairs: slice) -> None:
         square = np.subtract(X[rows[pairs]], X[columns[pairs]], dtype=np.float64)
         np.multiply(square, square, out=square)
-        lanes = np.zeros((square.shape[0], LANES))
-        for start in range(0, d, LANES):
-            part = square[:, start : start + LANES]
-            lanes[:, : part.shape[1]] += part
+        full = d - d % LANES
+        lanes = (
+            square[:, :full].reshape(len(square), full // LANES, LANES).sum(axis=1)
+        )  # in their order
+        lanes[:, : d - full] += square[:, full:]
         while lanes.shape[1] > 1:
             half = lanes.shape[1] // 2
             lanes = lanes[:, :half] + lanes[:, half:]
         out[pairs] = lanes[:, 0]
 
-    step = max(1, 2**20 // max(d, LANES))
+    step = max(1, 2**18 // max(d, LANES))  # stays in the cache
     map_chunks(measure, (slice(i, i + step) for i in range(0, rows.size, step)))
     return out
 
