@@ -3,11 +3,10 @@
 Results go to stdout; errors, warnings and progress go to stderr, one line each, progress only to
 a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong usage or
 bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported by the command that
-needs them, so that ``--help`` is quick.
+needs them, so that ``--help`` is quick. The command `bench` is in `specialk_gpu.bench.command`.
 """
 
 import argparse
-import importlib.metadata
 import json
 import logging
 import math
@@ -20,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import specialk_gpu
+from specialk_gpu.bench import command as bench
 
 __all__ = ["main"]
 
@@ -43,6 +43,8 @@ def main(argv=None):
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the whole process
     try:
         options = _parser().parse_args(argv)
+        if getattr(options, "backend", "auto") == "cuda":
+            _check_backend(options)
         with _warnings_in_one_line() as warned:
             options.command(options, warned)
         sys.stdout.flush()
@@ -160,6 +162,7 @@ def _parser():
     demo.add_argument("--random-state", type=int, default=0, help="seed of data and method (0)")
     demo.add_argument("--backend", choices=("auto", "numpy", "cuda"), default="auto")
 
+    bench.add_command(commands)
     info = commands.add_parser("info", help="describe backends, devices and versions")
     info.set_defaults(command=_info)
     return parser
@@ -211,9 +214,12 @@ def _demo(options, _warned):
 
 def _info(_options, _warned):
     from specialk_gpu.backend import describe_backends
+    from specialk_gpu.stamp import package_versions
 
     print(f"system: {platform.platform()}")
-    print("versions:", ", ".join(f"{name} {version}" for name, version in _versions().items()))
+    print(
+        "versions:", ", ".join(f"{name} {version}" for name, version in package_versions().items())
+    )
     for row in describe_backends():
         if not row["available"]:
             print(f"backend {row['name']}: not available: {_one_line(row['reason'])}")
@@ -224,6 +230,16 @@ def _info(_options, _warned):
             capability = device.get("compute_capability")
             suffix = f", compute capability {capability}" if capability else ""
             print(f"  device: {device['name']}, {device['memory'] / 2**30:.1f} GiB{suffix}")
+
+
+def _check_backend(options):
+    """Refuse a backend that this machine lacks: usage, not numerics."""
+    from specialk_gpu.backend import get_backend
+
+    try:
+        get_backend(options.backend)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from error
 
 
 def _check_outputs(options):
@@ -252,13 +268,7 @@ def _check_outputs(options):
 def _cluster(X, parameters, *, quiet):
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
-    from specialk_gpu.backend import get_backend
 
-    if parameters.get("backend") == "cuda":
-        try:
-            get_backend("cuda")
-        except RuntimeError as error:  # asked for what this machine lacks: usage, not numerics
-            raise ValueError(str(error)) from error
     with _progress(quiet=quiet) as verbose:
         start = time.perf_counter()
         model = SpecialK(**parameters, verbose=verbose).fit(X)
@@ -298,6 +308,7 @@ def _summary(model, rows, seconds, warned):
     import numpy as np
 
     from specialk_gpu.backend import get_backend
+    from specialk_gpu.stamp import package_versions, peak_bytes
 
     backend = get_backend(model.backend_).describe()
     return {
@@ -310,30 +321,13 @@ def _summary(model, rows, seconds, warned):
         "path": rows,
         "seconds": seconds,
         "timings": {stage: float(spent) for stage, spent in model.timings_.items()},
-        "peak_memory_bytes": _peak_memory(),
+        "peak_memory_bytes": peak_bytes(),
         "backend": model.backend_,
         "devices": backend["devices"],
         "machine": {"system": platform.platform(), "cpu_count": os.cpu_count()},
-        "versions": _versions() | backend["versions"],
+        "versions": package_versions() | backend["versions"],
         "warnings": warned,
     }
-
-
-def _versions():
-    versions = {"specialk_gpu": specialk_gpu.__version__, "python": platform.python_version()}
-    for package in ("numpy", "scipy", "scikit-learn"):
-        versions[package] = importlib.metadata.version(package)
-    return versions
-
-
-def _peak_memory():
-    """Return the most host memory this process has held, in bytes; None where nobody counts."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def _print_path(rows, n_clusters):
