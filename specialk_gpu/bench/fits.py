@@ -194,7 +194,7 @@ def check(name: str, case: Case, _data: Inputs, found: Fit) -> dict[str, Any]:
     """Take the inertia of every k, and hold ours to its own promises."""
     result: dict[str, Any] = {"n_clusters": int(found.n_clusters)}
     if found.D is None:
-        return result
+        return result | {"note": "up to the first rejection only"}
     columns = largest_columns(found.D)
     inertia = [cluster_inertia(columns, split.labels, split.k) for split in found.path]
     result |= {

@@ -191,4 +191,5 @@ def table(rows: Iterable[Row]) -> str:
 def _note(row: Row) -> str:
     if row.get("wrong_rows"):
         return f"{row['wrong_rows']} of {row['checked_rows']} rows wrong"
-    return ", ".join(f"{name} {x['seconds']:.3g} s" for name, x in row["stages"].items())
+    stages = ", ".join(f"{name} {x['seconds']:.3g} s" for name, x in row["stages"].items())
+    return row.get("note", stages)
