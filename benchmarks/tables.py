@@ -1,4 +1,4 @@
-"""Write docs/results.md and the README's figures from the files of results.
+"""Write docs/results.md, docs/benchmarks.md and the README's figures from the files of results.
 
     python -m benchmarks.tables
 
@@ -8,10 +8,14 @@ Every figure in the documentation comes from here; tests/test_docs.py checks tha
 from __future__ import annotations
 
 import json
+import statistics
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks.stamp import RESULTS
+from specialk_gpu.bench.cases import Case
+from specialk_gpu.bench.suite import best_seconds
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
@@ -129,6 +133,140 @@ Measured on {machine(eigen)}
 """
 
 
+def measured(lay_out: Callable[[dict[str, Any]], str], pattern: str) -> str:
+    """Lay out every file of results of this name on either backend, or say that there is none."""
+    parts = []
+    for backend, title in (("numpy", "On the CPU"), ("cuda", "On a GPU")):
+        parts.append(f"### {title}")
+        found = sorted(RESULTS.glob(f"{pattern}-{backend}.json"))
+        for content in (json.loads(path.read_text()) for path in found):
+            parts += [lay_out(content), f"Measured on {machine(content)}"]
+        parts += [] if found else ["Not measured yet."]
+    return "\n\n".join(parts)
+
+
+def stage_rows(content: dict[str, Any]) -> str:
+    """Lay out the contenders on each case."""
+    rows = []
+    for row in content["rows"]:
+        case = Case(**row["case"])
+        cells = [case.stage, case, row["contender"]]
+        if row["status"] == "ok":
+            cells += [seconds(row["cold_seconds"]), seconds(row["warm_seconds"]), megabytes(row)]
+            cells += [f"{row['times_ours']:.2f}" if "times_ours" in row else ""]
+            cells += [f"{row['wrong_rows']}" if "wrong_rows" in row else ""]
+        else:
+            cells += [f"{row['status']}: {row['detail']}", "", "", "", ""]
+        rows.append(cells)
+    head = ["stage", "problem", "who", "first call", "warm", "memory", "times ours", "wrong rows"]
+    return table(head, rows)
+
+
+def fit_rows(content: dict[str, Any]) -> str:
+    """Lay out seconds and peak memory of the stages of whole fits."""
+    names = ("graph", "eigenpairs", "embedding", "sweep")
+    rows = []
+    for row in content["rows"]:
+        cells = [Case(**row["case"]), row["contender"]]
+        if row["status"] == "ok":
+            for name in names:
+                stage = row["stages"].get(name)
+                warm = [x[name] for x in row["warm_stages"] if name in x]
+                spent = statistics.median(warm) if warm else (stage or {}).get("seconds")
+                cells.append(f"{seconds(spent)}, {megabytes(stage)}" if stage else "")
+            cells += [seconds(row["cold_seconds"]), seconds(best_seconds(row)), megabytes(row)]
+            cells += [f"{row['times_ours']:.2f}" if "times_ours" in row else ""]
+        else:
+            cells += [f"{row['status']}: {row['detail']}", *[""] * 7]
+        rows.append(cells)
+    return table(["problem", "who", *names, "first fit", "warm", "memory", "times ours"], rows)
+
+
+def first_call(content: dict[str, Any]) -> str:
+    """Lay out where the seconds of a fresh process go."""
+    steps = content["processes"].items()
+    text = table(["process", "seconds"], [[f"`{name}`", f"{x:.2f}"] for name, x in steps])
+    head = ["kernel cache", "import", "backend", "first fit", "compilations", "second fit", "data"]
+    rows = []
+    for name in ("fresh", "empty_cache", "warm_cache"):
+        if name in content:
+            x = content[name]
+            first, second = x["fits"]
+            compiled = (
+                f"{first.get('compilations', 0)}, {seconds(first.get('compilation_seconds'))}"
+            )
+            cells = [name.split("_")[0] if "cache" in name else "", seconds(x["import_seconds"])]
+            cells += [seconds(x["backend_seconds"]), seconds(first["seconds"])]
+            cells += [compiled, seconds(second["seconds"])]
+            rows.append([*cells, f"{x['data']}, n = {x['n_components']}"])
+    return f"{text}\n\n{table(head, rows)}"
+
+
+def repeated(content: dict[str, Any]) -> str:
+    """Say what was the same in all fits."""
+    same = ", ".join(f"{name}: {'yes' if x else 'no'}" for name, x in content["same"].items())
+    return f"The same bit for bit in {len(content['fits'])} fits of {content['data']}: {same}."
+
+
+def seconds(x: float | None) -> str:
+    """Write seconds to three digits."""
+    if x is None:
+        return ""
+    return f"{1000 * x:.3g} ms" if x < 0.1 else f"{x:.3g} s" if x < 1000 else f"{x:.0f} s"
+
+
+def megabytes(row: dict[str, Any]) -> str:
+    """Write the peak memory, on the device where it was measured there."""
+    peak = row.get("device_peak_bytes", row.get("peak_bytes"))
+    return "" if peak is None else f"{peak / 1e6:,.0f} MB"
+
+
+def benchmarks_page() -> str:
+    """Return docs/benchmarks.md."""
+    return f"""# Benchmarks
+
+This page is written by `python -m benchmarks.tables` from the files in `benchmarks/results`, which
+the commands named here wrote. To measure your own machine, run
+[`specialk-gpu bench`](cli.md#bench).
+
+Each contender runs in a fresh process and gets the data in memory, on a GPU in the device's. The
+first call is the first in that process, its libraries imported; the warm time is the median of
+up to three more. No call is repeated once the calls have taken ten seconds. Answers are checked
+before they get a time: a wrong one has none. Memory is the peak during the first call above what
+was held before it: resident size on the CPU, what CuPy's pool had given out on a GPU. *Times ours*
+is a contender's time, warm where there is one, divided by ours: below 1 it is faster than we are.
+
+## Stages
+
+`specialk-gpu bench --size medium --out benchmarks/results/bench-BACKEND.json`: exact nearest
+neighbours (k = 10), the product of $W_C$ with a dense block, the n eigenpairs of largest magnitude
+to $10^{{-8}}$, and the sweep (k-means with ten restarts for each k up to 11, and all bounds).
+Libraries for nearest neighbours do not promise exact ones; *wrong rows* counts theirs among 200.
+
+{measured(stage_rows, "bench*")}
+
+## Whole fits
+
+`python -m benchmarks.compare --folder FOLDER --backend BACKEND`: against scikit-learn's
+`kneighbors_graph`, SciPy's `eigsh`, scikit-learn's `KMeans` and the bound pair by pair, doing the
+same work up to k = 11, and against ClustPy's SpecialK, which stops at the first rejection.
+
+{measured(fit_rows, "compare")}
+
+## A fresh process
+
+`python -m benchmarks.first_call --folder FOLDER --backend BACKEND`.
+
+{measured(first_call, "first_call")}
+
+## The same answer every time
+
+`python -m benchmarks.repeat --folder FOLDER --backend BACKEND`.
+
+{measured(repeated, "repeat")}
+"""
+
+
 def readme(text: str) -> str:
     """Return the README with its figures replaced."""
     before, rest = text.split(BEGIN)
@@ -148,8 +286,9 @@ Measured on {machine(mnist)}
 
 
 def main() -> None:
-    """Write both files."""
+    """Write all three files."""
     (ROOT / "docs" / "results.md").write_text(results_page())
+    (ROOT / "docs" / "benchmarks.md").write_text(benchmarks_page())
     path = ROOT / "README.md"
     path.write_text(readme(path.read_text()))
 

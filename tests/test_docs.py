@@ -70,5 +70,7 @@ def test_figures_are_those_of_the_results(monkeypatch):
     from benchmarks import tables
 
     assert (ROOT / "docs" / "results.md").read_text(encoding="utf-8") == tables.results_page()
+    found = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert found == tables.benchmarks_page()
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert tables.readme(text) == text

@@ -22,6 +22,7 @@ def add_command(commands: Any) -> None:
     option("--repeats", type=int, metavar="N", default=3, help="warm calls at most (3)")
     limit = "seconds for each contender, which is then stopped (300)"
     option("--time-limit", type=float, metavar="S", default=300.0, help=limit)
+    option("--alone", action="store_true", help="this library only, no other")
     option("--out", type=Path, metavar="FILE", help="write the results here, as JSON")
 
 
@@ -38,6 +39,7 @@ def _bench(options: Namespace, _warned: object) -> None:
         mnist=options.data,
         repeats=options.repeats,
         time_limit=options.time_limit,
+        alone=options.alone,
         out=options.out,
         tell=lambda line: print(line, file=sys.stderr, flush=True),
     )

@@ -93,7 +93,8 @@ class Meter:
     """Takes seconds, and with `memory` peak memory, from one stop to the next.
 
     Memory is looked at every five milliseconds and counted from what was held at the start: on
-    the host the resident size, on a device what CuPy's pool has given out.
+    the host the resident size, on a device what CuPy's pool has given out. `device_bytes` is all
+    that the device has lost at the end, what the pool keeps and the inputs included.
     """
 
     def __init__(self, bk: ModuleType, *, memory: bool) -> None:
@@ -103,6 +104,7 @@ class Meter:
             self.gauges["peak_bytes"] = resident_bytes
             if bk.name == "cuda":
                 self.gauges["device_peak_bytes"] = bk.xp.get_default_memory_pool().used_bytes
+        self.bk, self.device_bytes = bk, None
         self.base = {name: read() for name, read in self.gauges.items()}
         self.gauges = {name: self.gauges[name] for name, x in self.base.items() if x is not None}
         self.peak = dict.fromkeys(self.gauges, 0)
@@ -140,6 +142,9 @@ class Meter:
         self.stop("rest")
         self.seconds = time.perf_counter() - self.began
         self.ended.set()
+        if self.bk.name == "cuda":
+            free, total = self.bk.xp.cuda.runtime.memGetInfo()
+            self.device_bytes = total - free
         if self.gauges:
             self.thread.join()
 
@@ -176,6 +181,8 @@ def _measure(
         return
     del answer
     row |= {"status": "ok", "cold_seconds": meter.seconds, **meter.highest}
+    if meter.device_bytes is not None:
+        row["device_bytes"] = meter.device_bytes
     row |= {"stages": meter.stages, "warm_seconds": None, "seconds": [], "warm_stages": []}
     send(row)
     while len(row["seconds"]) < repeats and meter.seconds + sum(row["seconds"]) < ENOUGH:

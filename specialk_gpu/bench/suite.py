@@ -30,6 +30,7 @@ def run(
     mnist: str | None = None,
     repeats: int = 3,
     time_limit: float = 300.0,
+    alone: bool = False,
     out: Path | None = None,
     tell: Callable[[str], None] = print,
 ) -> list[Row]:
@@ -47,6 +48,8 @@ def run(
         Warm calls at most; none once a contender's calls have taken ten seconds.
     time_limit : float
         Seconds for each contender, loading included; then it is killed.
+    alone : bool
+        Leave out all contenders but this library.
     out : path, optional
         JSON file.
     tell : callable
@@ -74,8 +77,16 @@ def run(
         if out:
             stamp.write(out, {"size": size, "backend": name, "rows": rows})
 
-    settings = {"mnist": mnist, "repeats": repeats, "time_limit": time_limit, "tell": tell}
-    return run_cases(chosen, backend=name, keep=keep, **settings)
+    return run_cases(
+        chosen,
+        backend=name,
+        keep=keep,
+        mnist=mnist,
+        repeats=repeats,
+        time_limit=time_limit,
+        alone=alone,
+        tell=tell,
+    )
 
 
 def run_cases(
@@ -113,6 +124,7 @@ def run_case(
     mnist: str | None = None,
     repeats: int = 3,
     time_limit: float = 300.0,
+    alone: bool = False,
     tell: Callable[[str], None] = print,
     kept: dict[str, Row] | None = None,
     keep: Callable[[list[Row]], None] = lambda _rows: None,
@@ -121,6 +133,7 @@ def run_case(
     """Measure all contenders on one case; those whose answer is wrong have no times."""
     stage, kept = stage or STAGE[case.stage], kept or {}
     contenders = [x for x in stage.contenders if backend in x.backends]
+    contenders = contenders[:1] if alone else contenders
     made: Row = {"status": "ok"}
     if any(x.name not in kept for x in contenders):
         made = prepare_apart(case, backend, mnist, folder, time_limit=10 * time_limit)
