@@ -325,7 +325,7 @@ def test_pages_and_figures_are_laid_out_from_results(tmp_path, monkeypatch):
     found = {name: x for name, _, _, x in reach.figures(tmp_path) if x is not None}
     assert found == {
         "graph stage of a fit": 0.5 / 9,
-        "whole fit, n = 1000": 0.5,
+        "whole fit, from host memory": 0.5,
         "first fit, empty kernel cache": 5.0,
         "a million points, n = 200": 12.0,
         "its memory on the device": 3.0,

@@ -11,6 +11,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from types import ModuleType
@@ -89,12 +90,19 @@ def resident_bytes() -> int | None:
         return None
 
 
+def _device_bytes(bk: ModuleType) -> int:
+    """Return what is in use on the device, by anyone, but for what CuPy's pool keeps unused."""
+    unused = bk.xp.get_default_memory_pool().free_bytes()
+    free, total = bk.xp.cuda.runtime.memGetInfo()
+    return total - free - unused
+
+
 class Meter:
     """Takes seconds, and with `memory` peak memory, from one stop to the next.
 
     Memory is looked at every five milliseconds and counted from what was held at the start: on
-    the host the resident size, on a device what CuPy's pool has given out. `device_bytes` is all
-    that the device has lost at the end, what the pool keeps and the inputs included.
+    the host the resident size, on a device all that is in use. `device_bytes` is what the device
+    has lost in all at the end: the pool has kept what it ever took, and the inputs count too.
     """
 
     def __init__(self, bk: ModuleType, *, memory: bool) -> None:
@@ -103,7 +111,7 @@ class Meter:
         if memory:
             self.gauges["peak_bytes"] = resident_bytes
             if bk.name == "cuda":
-                self.gauges["device_peak_bytes"] = bk.xp.get_default_memory_pool().used_bytes
+                self.gauges["device_peak_bytes"] = partial(_device_bytes, bk)
         self.bk, self.device_bytes = bk, None
         self.base = {name: read() for name, read in self.gauges.items()}
         self.gauges = {name: self.gauges[name] for name, x in self.base.items() if x is not None}
