@@ -42,6 +42,9 @@ def figures(folder: Path) -> list[tuple[str, float, str, Found]]:
                 return value(row)
         return None
 
+    def graph(run: dict[str, Any]) -> float:
+        return sum(run["stages"].get(name, 0.0) for name in ("neighbours", "graph"))
+
     def first(cache: str) -> Found:
         content = read(folder, "first_call-cuda") or {}
         return content[cache]["to_first_answer"] if cache in content else None
@@ -49,7 +52,7 @@ def figures(folder: Path) -> list[tuple[str, float, str, Found]]:
     million = {"m": 1_000_000, "d": 128}
     return [
         ("exact kNN, MNIST", 0.03, "s", stage("knn", best_seconds, m=60_000)),
-        ("graph stage of a fit", 0.03, "s", fit(lambda x: x["stages"]["graph"])),
+        ("exact kNN graph in a fit", 0.03, "s", fit(graph)),
         ("200 eigenpairs", 0.05, "s", stage("eigenpairs", best_seconds, m=60_000, n=200)),
         ("1000 eigenpairs", 0.35, "s", stage("eigenpairs", best_seconds, m=60_000, n=1000)),
         ("k-means and bounds, k = 2..11", 0.1, "s", stage("sweep", best_seconds, m=60_000)),

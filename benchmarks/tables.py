@@ -164,7 +164,7 @@ def stage_rows(content: dict[str, Any]) -> str:
 
 def fit_rows(content: dict[str, Any]) -> str:
     """Lay out seconds and peak memory of the stages of whole fits."""
-    names = ("graph", "eigenpairs", "embedding", "sweep")
+    names = ("neighbours", "graph", "eigenpairs", "embedding", "sweep")
     rows = []
     for row in content["rows"]:
         cells = [Case(**row["case"]), row["contender"]]
@@ -177,7 +177,7 @@ def fit_rows(content: dict[str, Any]) -> str:
             cells += [seconds(row["cold_seconds"]), seconds(best_seconds(row)), megabytes(row)]
             cells += [f"{row['times_ours']:.2f}" if "times_ours" in row else ""]
         else:
-            cells += [f"{row['status']}: {row['detail']}", *[""] * 7]
+            cells += [f"{row['status']}: {row['detail']}", *[""] * 8]
         rows.append(cells)
     return table(["problem", "who", *names, "first fit", "warm", "memory", "times ours"], rows)
 

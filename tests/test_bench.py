@@ -92,7 +92,7 @@ def test_every_contender_is_timed_or_listed(case, tmp_path):
         assert row["peak_bytes"] >= 0
     if case.stage == "fit":
         for row in rows[:2]:
-            stages = ("graph", "eigenpairs", "embedding", "sweep")
+            stages = ("neighbours", "graph", "eigenpairs", "embedding", "sweep")
             assert set(stages) <= set(row["stages"]) == set(row["warm_stages"][0])
             assert all(row["stages"][name]["peak_bytes"] >= 0 for name in stages)
             total = sum(x["seconds"] for x in row["stages"].values())
@@ -232,7 +232,7 @@ def test_rows_that_are_there_are_kept(tmp_path):
     )
     assert again == rows
     assert seen == [1, 2, 2]
-    assert len(told) == 2
+    assert len(told) == 3
 
 
 # -- cases and results ----------------------------------------------------------------------------
@@ -324,7 +324,7 @@ def test_pages_and_figures_are_laid_out_from_results(tmp_path, monkeypatch):
         assert text in page
     found = {name: x for name, _, _, x in reach.figures(tmp_path) if x is not None}
     assert found == {
-        "graph stage of a fit": 0.5 / 9,
+        "exact kNN graph in a fit": 0.5 / 9,
         "whole fit, from host memory": 0.5,
         "first fit, empty kernel cache": 5.0,
         "a million points, n = 200": 12.0,

@@ -99,6 +99,7 @@ def _plain_fit(case: Case, data: Inputs) -> Fit:
     from sklearn.neighbors import kneighbors_graph
 
     A = kneighbors_graph(data.X, N_NEIGHBORS, n_jobs=-1)
+    data.stop("neighbours")
     G = (A + A.T) / 2
     scale = sparse.diags_array(1 / np.sqrt(np.asarray(G.sum(axis=1)).ravel()))
     W = sparse.csr_matrix(scale @ G @ scale)

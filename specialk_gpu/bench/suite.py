@@ -95,6 +95,7 @@ def run_cases(
     backend: str,
     kept: Sequence[Row] = (),
     keep: Callable[[list[Row]], None] = lambda _rows: None,
+    tell: Callable[[str], None] = print,
     **settings: Any,
 ) -> list[Row]:
     """Measure all contenders on each case that is for this backend.
@@ -103,7 +104,10 @@ def run_cases(
     """
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="specialk-bench-") as folder:
-        for case in (x for x in chosen if x.backend in ("", backend)):
+        for case in chosen:
+            if case.backend not in ("", backend):
+                tell(f"{case.stage} {case}: on {case.backend} only")
+                continue
             mine = {x["contender"]: x for x in kept if x["case"] == case._asdict()}
             rows += run_case(
                 case,
@@ -111,6 +115,7 @@ def run_cases(
                 folder=Path(folder),
                 kept=mine,
                 keep=lambda found, before=tuple(rows): keep([*before, *found]),
+                tell=tell,
                 **settings,
             )
     return rows
