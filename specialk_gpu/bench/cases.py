@@ -90,13 +90,13 @@ def cases(size: str, *, mnist: bool = False) -> list[Case]:
     products = [(n, dtype) for dtype in ("float32", "float64") for n in (256, 1152)]
     match size:
         case "small":
-            points = ("mixture", 2000, 32)
+            points = ("mixture", 1500, 32)
             return [
                 Case("knn", "mixture", 5000, 32),
                 Case("spmm", *points, n=256),
-                Case("eigenpairs", *points, n=100),
-                Case("sweep", *points, n=100, k=4),
-                Case("fit", "digits", 1797, 64, n=100, k=4),
+                Case("eigenpairs", *points, n=50),
+                Case("sweep", *points, n=50, k=3),
+                Case("fit", "digits", 1797, 64, n=50, k=3),
             ]
         case "medium":
             points = ("mixture", 10_000, 64)
