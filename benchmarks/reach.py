@@ -49,6 +49,10 @@ def figures(folder: Path) -> list[tuple[str, float, str, Found]]:
         content = read(folder, "first_call-cuda") or {}
         return content[cache]["to_first_answer"] if cache in content else None
 
+    def radius() -> Found:
+        content = read(folder, "radius-cuda")
+        return sum(content["timings"].values()) if content else None
+
     million = {"m": 1_000_000, "d": 128}
     return [
         ("exact kNN, MNIST", 0.03, "s", stage("knn", best_seconds, m=60_000)),
@@ -60,6 +64,7 @@ def figures(folder: Path) -> list[tuple[str, float, str, Found]]:
         ("whole fit, from host memory", 0.6, "s", fit(lambda x: x["seconds"])),
         ("first fit, empty kernel cache", 6, "s", first("empty_cache")),
         ("first fit, warm kernel cache", 6, "s", first("warm_cache")),
+        ("W_R of MNIST, n = 1000, cold", 20, "s", radius()),
         ("a million points, n = 200", 15, "s", stage("fit", best_seconds, **million)),
         (
             "its memory on the device",

@@ -9,8 +9,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from scipy import sparse
 from sklearn.base import clone
@@ -257,19 +255,6 @@ def test_numbers_in_any_container_give_equal_labels(convert):
     np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, fit(BLOBS).labels_)
 
 
-@pytest.mark.parametrize(
-    "frame", [pd.DataFrame(BLOBS, columns=["a", "b", "c"]), pl.DataFrame(BLOBS, list("abc"))]
-)
-def test_data_frames_give_equal_labels_and_names(frame):
-    model = fit(frame)
-    np.testing.assert_array_equal(model.labels_, fit(BLOBS).labels_)
-    assert isinstance(model.labels_, np.ndarray)
-    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", COMPONENTS, UserWarning)
-        assert not hasattr(model.fit(BLOBS), "feature_names_in_")
-
-
 def test_read_only_memory_map_is_read_and_left_alone(tmp_path):
     np.save(tmp_path / "x.npy", BLOBS)
     X = np.load(tmp_path / "x.npy", mmap_mode="r")
@@ -287,14 +272,6 @@ TEXT = BLOBS.astype(str)
         TEXT.tolist(),
         TEXT.astype("S"),
         TEXT.astype(np.dtypes.StringDType()),
-        pd.DataFrame(TEXT),
-        pd.DataFrame(BLOBS).assign(d=TEXT[:, 0]),
-        pd.DataFrame({"a": pd.Categorical(TEXT[:, 0])}),
-        pd.Series(TEXT[:, 0]),
-        pd.Series(TEXT[:, 0], dtype=object),
-        pl.DataFrame(TEXT, list("abc")),
-        pd.DataFrame(BLOBS).assign(d=pd.date_range("2020", periods=len(BLOBS))),
-        pl.DataFrame({"d": pd.date_range("2020", periods=50), "x": np.arange(50.0)}),
         BLOBS.astype("M8[D]"),
         BLOBS.astype("m8[s]"),
     ],
