@@ -20,7 +20,14 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 
-__all__ = ["ClusterStats", "attainable_log_p", "cluster_stats", "zz_top", "zz_top_pairs"]
+__all__ = [
+    "ClusterStats",
+    "attainable_log_p",
+    "cluster_stats",
+    "largest_bounds",
+    "zz_top",
+    "zz_top_pairs",
+]
 
 CHUNK = 2**24  # entries of a temporary array
 
@@ -57,21 +64,10 @@ def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
         On the device of D.
     """
     bk = backend_of(D)
-    xp = bk.xp
-    m, n = D.shape
-    step = max(1, min(CHUNK // max(n, n_clusters), bk.free_memory() // (32 * n)))
-    clusters = xp.arange(n_clusters)[:, None]
-    counts, sums = xp.zeros(n_clusters), xp.zeros((n_clusters, n))
-    squares = xp.zeros((n_clusters, n))
-    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite shows in the sums
-        for start in range(0, m, step):
-            member = (labels[start : start + step] == clusters).astype(np.float64)  # (k, t)
-            part = D[start : start + step].astype(np.float64)  # (t, n), a copy
-            counts += member.sum(axis=1)
-            sums += member @ part
-            part *= part
-            squares += member @ part
-    return ClusterStats(counts, sums, squares)
+    labels = labels[None].astype(np.int64, copy=False)
+    labels = bk.xp.where((labels >= 0) & (labels < n_clusters), labels, -1).astype(np.int32)
+    stats = bk.segment_sum(D, labels, n_clusters, squares=True)
+    return ClusterStats(*(x[0] for x in stats))
 
 
 def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
@@ -130,18 +126,26 @@ def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
 def zz_top_pairs(stats: ClusterStats) -> Any:
     """Return the matrix of `zz_top` from the clusters' statistics."""
     xp = backend_of(stats.sums).xp
-    k, n = stats.sums.shape
+    k = stats.sums.shape[0]
     log_p = xp.zeros((k, k))
     a, b = xp.triu_indices(k, 1)
-    step = max(1, CHUNK // (4 * n))
+    log_p[a, b] = log_p[b, a] = _log_bounds(stats, a, b)
+    return log_p
+
+
+def _log_bounds(stats: ClusterStats, a: Any, b: Any) -> Any:
+    """Return log p of the pairs (a, b) of clusters, each of shape (p,)."""
+    xp = backend_of(stats.sums).xp
+    step = max(1, CHUNK // (4 * stats.sums.shape[1]))
+    log_p = xp.zeros(a.size)
     for start in range(0, int(a.size), step):
-        i, j = a[start : start + step], b[start : start + step]
-        log_p[i, j] = log_p[j, i] = _log_bound(xp, stats, i, j)
+        pairs = slice(start, start + step)
+        log_p[pairs] = _log_bound(xp, stats, a[pairs], b[pairs])
     return log_p
 
 
 def _log_bound(xp: Any, stats: ClusterStats, a: Any, b: Any) -> Any:
-    """Return log p of the pairs (a, b), each of shape (p,)."""
+    """Return `_log_bounds` of a few pairs."""
     N_a, N_b = stats.counts[a], stats.counts[b]
     N = N_a + N_b  # (p,)
     Q = stats.squares[a] + stats.squares[b]  # (p, n)
@@ -155,6 +159,48 @@ def _log_bound(xp: Any, stats: ClusterStats, a: Any, b: Any) -> Any:
     t = xp.maximum(rayleigh - n_sigma_sq, 0)
     exponent = 0.5 * t * t / xp.where(t > 0, n_sigma_sq + t / 3, 1)
     return xp.minimum(xp.log(N) - exponent, 0)
+
+
+def largest_bounds(
+    D: Any, labels: list[Any], ks: list[int], n_pairs: int | None = None
+) -> list[tuple[float, tuple[int, int] | None]]:
+    """Return the largest log p and its pair for several labellings, in one pass over D.
+
+    Parameters
+    ----------
+    D : array of shape (m, n)
+    labels : list of int32 arrays of shape (m,)
+        Each in 0, ..., k - 1, every cluster with a member.
+    ks : list of int
+        One k for each of the labellings.
+    n_pairs : int, optional
+        Look only at the pairs of highest cut.
+
+    Returns
+    -------
+    list of (float, pair of int or None)
+        On the host. NaN where a bound is not finite; -inf where there is no pair.
+    """
+    bk = backend_of(D)
+    stats = ClusterStats(*bk.segment_sum(D, bk.xp.stack(labels), max(ks), squares=True))
+    flat = ClusterStats(stats.counts.ravel(), *(x.reshape(-1, D.shape[1]) for x in stats[1:]))
+    pairs = [np.stack(np.triu_indices(k, 1)) for k in ks]  # (2, p) for each labelling
+    places = np.concatenate([pair + r * max(ks) for r, pair in enumerate(pairs)], axis=1)
+    log_p = bk.to_numpy(_log_bounds(flat, *bk.asarray(places)))
+    ends = np.cumsum([pair.shape[1] for pair in pairs])[:-1]
+    largest: list[tuple[float, tuple[int, int] | None]] = []
+    for r, (pair, values) in enumerate(zip(pairs, np.split(log_p, ends), strict=True)):
+        if not (values.size and np.isfinite(values).all()):
+            largest.append((math.nan if values.size else -math.inf, None))
+            continue
+        if n_pairs is not None and n_pairs < values.size:
+            counts, sums = bk.to_numpy(stats.counts[r]), bk.to_numpy(stats.sums[r])
+            cut = (sums[pair[0]] * sums[pair[1]]).sum(axis=1) * (1 / counts[pair]).sum(axis=0)
+            chosen = np.sort(np.argsort(-cut, kind="stable")[:n_pairs])
+            pair, values = pair[:, chosen], values[chosen]
+        worst = int(np.argmax(values))
+        largest.append((float(values[worst]), (int(pair[0, worst]), int(pair[1, worst]))))
+    return largest
 
 
 def attainable_log_p(n_rows: int, n_columns: int) -> float:

@@ -1,9 +1,10 @@
-"""k-means with all restarts in one batch."""
+"""k-means with all restarts, and several numbers of clusters, in one batch."""
 
 from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -13,9 +14,8 @@ from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of
 
-__all__ = ["KMeans", "kmeans"]
+__all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-CHUNK_BYTES = 2**22  # scores of a chunk of rows against all centres, on the host
 SWAP_ITERATIONS, SWAPS_KEPT = 6, 3  # swaps still behind the best three by then are given up
 PATIENCE = 2  # rounds of swaps without gain
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
@@ -47,8 +47,17 @@ class KMeans(NamedTuple):
     inertias: list[float]
 
 
+class _Points(NamedTuple):
+    """The rows to cluster, and what is known of them."""
+
+    bk: ModuleType
+    X: Any  # (m, d)
+    columns: Any  # (m, d), in the order that `nearest_center` reads fastest
+    sq_norms: Any  # (m,)
+
+
 class _Assignment(NamedTuple):
-    """The nearest centre of every row, for every restart, and what follows from it."""
+    """The nearest centre of every row, for every run, and what follows from it."""
 
     labels: Any  # (R, m) int32
     sq_distances: Any  # (R, m)
@@ -103,28 +112,63 @@ def kmeans(
     Each iteration costs 2 m R k d operations in matrix products and synchronises with the
     device once. Memory: O(m R) beside a chunk.
     """
+    settings = {"n_init": n_init, "init": init, "max_iter": max_iter}
+    (found,) = kmeans_batch(X, [n_clusters], seeds=[random_state], **settings)
+    warn_of_shortcomings(found, n_clusters, max_iter)
+    return found
+
+
+def kmeans_batch(
+    X: Any,
+    ks: Sequence[int],
+    *,
+    seeds: Sequence[Any],
+    n_init: int = 10,
+    init: Any = None,
+    max_iter: int = 300,
+) -> list[KMeans]:
+    """Cluster the rows of X into each of several numbers of clusters, as `kmeans` does for one.
+
+    Parameters
+    ----------
+    X, n_init, max_iter
+        See `kmeans`.
+    ks : sequence of int
+        Rising. The result for one does not depend on the others.
+    seeds : sequence of int or RandomState
+        One for each k.
+    init : array of shape (r, k, d), optional
+        See `kmeans`; for a single k.
+
+    Returns
+    -------
+    list of KMeans
+        One for each k, with fewer clusters where X has fewer distinct rows, without a warning.
+    """
     bk = backend_of(X)
     X = bk.asarray(X)
     xp = bk.xp
     init = None if init is None else xp.asarray(init, dtype=np.float64)
-    _check_arguments(xp, X, n_clusters, n_init, init, max_iter)
+    _check_arguments(xp, X, ks[-1], n_init, init, max_iter)
     X, shift = _centred(xp, X)
-    sq_norms = (X * X).sum(axis=1)
-    rng = check_random_state(random_state)
+    points = _Points(bk, X, xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1))
+    rngs = [check_random_state(seed) for seed in seeds]
     starts = [] if init is None else [init - shift]
     if n_init:
-        starts.append(_plus_plus(bk, X, sq_norms, n_clusters, n_init, rng))
-    best = _lloyd(bk, X, sq_norms, xp.concatenate(starts), max_iter)
-    inertias = best.inertias
-    failed = 0 if n_clusters >= 2 and n_init > 1 else PATIENCE
-    while failed < PATIENCE and best.inertia > 0:
-        swapped = _swaps(bk, X, sq_norms, best.centers, n_init, rng)
-        found = _lloyd(bk, X, sq_norms, swapped, max_iter, n_kept=SWAPS_KEPT)
-        inertias = inertias + found.inertias
-        failed = 0 if found.inertia < best.inertia * (1 - 1e-5) else failed + 1
-        best = found if found.inertia < best.inertia else best
-    best = best._replace(centers=best.centers + shift, inertias=inertias)
-    return _checked(bk, best, n_clusters, max_iter)
+        starts.append(_plus_plus(points, ks, n_init, rngs))
+    sizes = np.repeat(ks, sum(len(some) for some in starts) // len(ks))
+    best = _lloyd(points, xp.concatenate(starts), sizes, max_iter)
+    failed = [0 if k >= 2 and n_init > 1 else PATIENCE for k in ks]  # rounds of swaps
+    while chosen := [p for p in range(len(ks)) if failed[p] < PATIENCE and best[p].inertia > 0]:
+        swapped = _swaps(points, [best[p] for p in chosen], n_init, [rngs[p] for p in chosen])
+        sizes = np.repeat([ks[p] for p in chosen], n_init)
+        swapped = _lloyd(points, swapped, sizes, max_iter, n_kept=SWAPS_KEPT)
+        for p, found in zip(chosen, swapped, strict=True):
+            inertias = best[p].inertias + found.inertias
+            failed[p] = 0 if found.inertia < best[p].inertia * (1 - 1e-5) else failed[p] + 1
+            better = found if found.inertia < best[p].inertia else best[p]
+            best[p] = better._replace(inertias=inertias)
+    return [one._replace(centers=one.centers + shift) for one in _without_empty(points, best)]
 
 
 def _check_arguments(
@@ -170,155 +214,145 @@ def _centred(xp: Any, X: Any) -> tuple[Any, Any]:
     return X - shift, shift
 
 
-def _plus_plus(bk: ModuleType, X: Any, sq_norms: Any, k: int, n_init: int, rng: Any) -> Any:
-    """Draw `n_init` sets of k starting centres: (n_init, k, d)."""
-    xp = bk.xp
-    chosen = xp.empty((n_init, k), dtype=np.int64)
-    chosen[:, 0] = bk.asarray(rng.randint(X.shape[0], size=n_init))
-    nearest = _sq_distances(xp, X, sq_norms, chosen[:, 0])  # (R, m)
-    for c in range(1, k):
-        draws = rng.random_sample((n_init, 2 + int(math.log(k))))
-        chosen[:, c], nearest = _draw(bk, X, sq_norms, nearest, draws)
-    return X[chosen]
+def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any]) -> Any:
+    """Draw `n_init` sets of k starting centres for each k: (len(ks) n_init, max k, d)."""
+    bk, xp = points.bk, points.bk.xp
+    sizes = np.repeat(ks, n_init)
+    chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
+    first = [rng.randint(points.X.shape[0], size=n_init) for rng in rngs]
+    chosen[:, 0] = bk.asarray(np.concatenate(first))
+    draws = bk.asarray(_draws(ks, [k - 1 for k in ks], n_init, rngs))
+    nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
+    for c in range(1, ks[-1]):
+        place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
+        nearest = nearest[nearest.shape[0] - sizes.size + place :]
+        chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
+    return points.X[chosen]
 
 
-def _draw(
-    bk: ModuleType, X: Any, sq_norms: Any, nearest: Any, draws: np.ndarray
-) -> tuple[Any, Any]:
-    """Draw one more centre for each restart: the best of several, by squared distance.
+def _draws(ks: Sequence[int], rounds: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
+    """Return numbers in [0, 1) for several candidates a round and run: (rounds, R, trials).
+
+    A smaller k has fewer candidates: its last is repeated.
+    """
+    trials = [2 + int(math.log(k)) for k in ks]
+    draws = np.zeros((max(rounds), len(ks), n_init, max(trials)))
+    for p, rng in enumerate(rngs):
+        own = rng.random_sample((rounds[p], n_init, trials[p]))
+        draws[: rounds[p], p] = np.pad(own, [(0, 0), (0, 0), (0, max(trials) - trials[p])], "edge")
+    return draws.reshape(max(rounds), len(ks) * n_init, max(trials))
+
+
+def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
+    """Draw one more centre for each run: the best of several, by squared distance.
 
     `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
     numbers in [0, 1). Returns the rows (R,) and the new distances.
     """
-    xp = bk.xp
-    R, m = nearest.shape
-    running = xp.cumsum(nearest, axis=1)
-    target = bk.asarray(draws) * running[:, -1:]  # (R, trials)
-    trial = xp.stack([xp.searchsorted(running[r], target[r]) for r in range(R)])
-    trial = xp.minimum(trial, m - 1)
-    candidate = _sq_distances(xp, X, sq_norms, trial.ravel()).reshape(*trial.shape, m)
+    xp = points.bk.xp
+    trial = points.bk.draw_rows(nearest, draws)
+    candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
     xp.minimum(candidate, nearest[:, None, :], out=candidate)
     best = xp.argmin(candidate.sum(axis=2), axis=1)
-    restart = xp.arange(R)
-    return trial[restart, best], candidate[restart, best]
+    run = xp.arange(trial.shape[0])
+    return trial[run, best], candidate[run, best]
 
 
-def _swaps(bk: ModuleType, X: Any, sq_norms: Any, centers: Any, n_init: int, rng: Any) -> Any:
+def _swaps(points: _Points, best: list[KMeans], n_init: int, rngs: list[Any]) -> Any:
     """Replace one centre in each of `n_init` copies by a row drawn as in k-means++."""
-    xp = bk.xp
-    k = centers.shape[0]
-    removed = np.concatenate([rng.permutation(k) for _ in range(-(-n_init // k))])[:n_init]
-    kept = bk.asarray(np.stack([np.delete(np.arange(k), c) for c in removed]))  # (R, k - 1)
-    sq = (-2 * centers) @ X.T + (centers * centers).sum(axis=1)[:, None] + sq_norms  # (k, m)
-    nearest = xp.stack([xp.maximum(sq[rest].min(axis=0), 0) for rest in kept])
-    draws = rng.random_sample((n_init, 2 + int(math.log(k))))
-    rows, _ = _draw(bk, X, sq_norms, nearest, draws)
-    return xp.concatenate([centers[kept], X[rows][:, None, :]], axis=1)
+    bk, xp = points.bk, points.bk.xp
+    ks = [found.centers.shape[0] for found in best]
+    sizes = np.repeat(ks, n_init)
+    centers = xp.zeros((sizes.size, ks[-1], points.X.shape[1]))
+    for p, (k, rng) in enumerate(zip(ks, rngs, strict=True)):
+        removed = np.concatenate([rng.permutation(k) for _ in range(-(-n_init // k))])[:n_init]
+        kept = bk.asarray(np.stack([np.delete(np.arange(k), c) for c in removed]))  # (n_init, k-1)
+        centers[p * n_init : (p + 1) * n_init, : k - 1] = best[p].centers[kept]
+    draws = bk.asarray(_draws(ks, [1] * len(ks), n_init, rngs)[0])
+    _, nearest = bk.nearest_center(points.columns, points.sq_norms, centers, sizes - 1)
+    rows, _ = _draw(points, nearest, draws)
+    centers[xp.arange(sizes.size), bk.asarray(sizes - 1)] = points.X[rows]
+    return centers
 
 
-def _sq_distances(xp: Any, X: Any, sq_norms: Any, rows: Any) -> Any:
+def _sq_distances(points: _Points, rows: Any) -> Any:
     """Return the squared distances of all rows to some rows: (r, m)."""
-    sq = (-2 * X[rows]) @ X.T
-    sq += sq_norms
-    sq += sq_norms[rows][:, None]
-    xp.maximum(sq, 0, out=sq)
-    sq[xp.arange(rows.size), rows] = 0
+    centers, sizes = points.X[rows][:, None, :], np.ones(rows.size, dtype=np.int64)
+    _, sq = points.bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
+    sq[points.bk.xp.arange(rows.size), rows] = 0
     return sq
 
 
-def _assign(bk: ModuleType, X: Any, sq_norms: Any, centers: Any) -> _Assignment:
-    """Assign every row to its nearest centre, for all restarts, and sum up the clusters."""
-    xp = bk.xp
-    m, d = X.shape
-    R, k = centers.shape[:2]
-    flat = centers.reshape(R * k, d)
-    center_sq = (flat * flat).sum(axis=1)[:, None]
-    labels = xp.empty((R, m), dtype=np.int32)
-    sq = xp.empty((R, m))
-    clusters = xp.arange(k, dtype=np.int32)[:, None]
-
-    def run(rows: slice) -> tuple[Any, Any]:
-        x = X[rows]
-        scores = ((-2 * flat) @ x.T + center_sq).reshape(R, k, -1)
-        best = scores[:, 0].copy()
-        label = xp.zeros(best.shape, dtype=np.int32)
-        for c in range(1, k):
-            label[scores[:, c] < best] = c
-            xp.minimum(best, scores[:, c], out=best)
-        labels[:, rows] = label
-        sq[:, rows] = xp.maximum(best + sq_norms[rows], 0)
-        member = (label[:, None, :] == clusters).astype(np.float64)  # (R, k, t)
-        return member.sum(axis=2), (member.reshape(R * k, -1) @ x).reshape(R, k, d)
-
-    chunk_bytes = CHUNK_BYTES if bk.name == "numpy" else bk.free_memory() // 8
-    step = max(1, min(m, chunk_bytes // (8 * R * k)))
-    parts = bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
-    counts, sums = parts[0]
-    for more_counts, more_sums in parts[1:]:
-        counts += more_counts
-        sums += more_sums
-    return _Assignment(labels, sq, counts, sums)
-
-
 def _lloyd(
-    bk: ModuleType,
-    X: Any,
-    sq_norms: Any,
-    centers: Any,
-    max_iter: int,
-    n_kept: int | None = None,
-) -> KMeans:
-    """Iterate all restarts together; those that no longer change leave the batch.
+    points: _Points, centers: Any, sizes: np.ndarray, max_iter: int, n_kept: int | None = None
+) -> list[KMeans]:
+    """Iterate all runs together; those that no longer change leave the batch.
 
-    With `n_kept`, so do all but the best `n_kept` after a few iterations.
+    `centers` is (R, k, d), of which run r has sizes[r], rising. Returns the best run of each
+    size. With `n_kept`, all but the best `n_kept` of a size are given up after a few iterations.
     """
-    xp = bk.xp
-    n_starts, k = centers.shape[:2]
-    inertias = np.full(n_starts, np.inf)
-    best: tuple[float, Any, Any, int, bool] = (np.inf, None, None, 0, False)
-    active = np.arange(n_starts)
-    before = None
-    coincide = 32 * float(np.finfo(np.float64).eps) * float(sq_norms.max())
+    bk, xp = points.bk, points.bk.xp
+    group = np.unique(sizes, return_inverse=True)[1]  # (R,)
+    inertias = np.full(sizes.size, np.inf)
+    best = [KMeans(None, None, np.inf, 0, converged=False, inertias=[])] * (group[-1] + 1)
+    active, before = np.arange(sizes.size), None
+    coincide = 32 * float(np.finfo(np.float64).eps) * float(points.sq_norms.max())
     for i in range(1, max_iter + 1):
-        now = _assign(bk, X, sq_norms, centers)
+        now = _assign(points, centers, sizes[active])
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
             changed = (now.labels != before).any(axis=1)
-        n_empty = (now.counts == 0).sum(axis=1).astype(np.float64)
-        state = [changed.astype(np.float64), now.sq_distances.sum(axis=1), n_empty]
-        state = bk.to_numpy(xp.stack(state))  # the one synchronisation of the iteration
-        going = (state[0] > 0) & (i < max_iter)
+        state = [changed, now.sq_distances.sum(axis=1), (now.counts == 0).sum(axis=1)]
+        state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
+        changed, inertia = state[0] > 0, state[1]
+        n_empty = state[2] - (centers.shape[1] - sizes[active])
+        going = changed & (i < max_iter)
         hopeless = np.zeros_like(going)
-        if n_kept is not None and i == SWAP_ITERATIONS and going.sum() > n_kept:
-            hopeless = going & (state[1] > np.sort(state[1][going])[n_kept - 1])
+        if n_kept is not None and i == SWAP_ITERATIONS:
+            hopeless = _hopeless(inertia, going, group[active], n_kept)
             going &= ~hopeless
         for r in np.flatnonzero(~going):
-            inertias[active[r]] = state[1, r]
-            if state[1, r] < best[0] and not hopeless[r]:
-                best = (state[1, r], now.labels[r].copy(), centers[r].copy(), i, state[0, r] == 0)
+            inertias[active[r]] = inertia[r]
+            if inertia[r] < best[group[active[r]]].inertia and not hopeless[r]:
+                k = sizes[active[r]]
+                own = now.labels[r].copy(), centers[r, :k].copy(), float(inertia[r])
+                best[group[active[r]]] = KMeans(*own, i, not changed[r], [])
         if not going.any():
             break
-        for r in np.flatnonzero(going & (state[2] > 0)):
-            _refill(xp, X, now, int(r), coincide)
-        centers = xp.where(
-            now.counts[:, :, None] > 0,
-            now.sums / xp.maximum(now.counts, 1)[:, :, None],
-            centers,
-        )
+        for r in np.flatnonzero(going & (n_empty > 0)):
+            _refill(xp, points.X, now, int(r), int(sizes[active[r]]), coincide)
+        means = now.sums / xp.maximum(now.counts, 1)[:, :, None]
+        centers = xp.where(now.counts[:, :, None] > 0, means, centers)
         before = now.labels
         if not going.all():
-            stay = bk.asarray(np.flatnonzero(going))
-            active, centers, before = active[going], centers[stay], before[stay]
-    inertia, labels, centers, n_iter, converged = best
-    return KMeans(labels, centers, float(inertia), n_iter, bool(converged), inertias.tolist())
+            stay, active = bk.asarray(np.flatnonzero(going)), active[going]
+            centers, before = centers[stay][:, : sizes[active].max()], before[stay]
+    return [found._replace(inertias=inertias[group == p].tolist()) for p, found in enumerate(best)]
 
 
-def _refill(xp: Any, X: Any, now: _Assignment, r: int, coincide: float) -> None:
-    """Give each empty cluster of restart r the farthest row, taken from its own cluster.
+def _hopeless(inertia: np.ndarray, going: np.ndarray, group: np.ndarray, n: int) -> np.ndarray:
+    """Say which of the runs still going are behind the best n of their group."""
+    hopeless = np.zeros_like(going)
+    for p in np.unique(group[going]):
+        own = going & (group == p)
+        if own.sum() > n:
+            hopeless |= own & (inertia > np.sort(inertia[own])[n - 1])
+    return hopeless
+
+
+def _assign(points: _Points, centers: Any, sizes: np.ndarray) -> _Assignment:
+    """Assign every row to its nearest centre, for all runs, and sum up the clusters."""
+    bk = points.bk
+    labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
+    return _Assignment(labels, sq, *bk.segment_sum(points.X, labels, centers.shape[1]))
+
+
+def _refill(xp: Any, X: Any, now: _Assignment, r: int, k: int, coincide: float) -> None:
+    """Give each empty cluster of run r the farthest row, taken from its own cluster.
 
     Squared distances up to `coincide` are rounding.
     """
-    empty = xp.flatnonzero(now.counts[r] == 0).tolist()
+    empty = xp.flatnonzero(now.counts[r, :k] == 0).tolist()
     for c in empty:
         far = int(xp.argmax(now.sq_distances[r]))
         if not float(now.sq_distances[r, far]) > coincide:
@@ -334,21 +368,33 @@ def _refill(xp: Any, X: Any, now: _Assignment, r: int, coincide: float) -> None:
             empty.append(donor)
 
 
-def _checked(bk: ModuleType, found: KMeans, k: int, max_iter: int) -> KMeans:
-    """Drop clusters without members and number the others from 0; warn of shortcomings."""
-    used, labels = bk.xp.unique(found.labels, return_inverse=True)
+def _without_empty(points: _Points, found: list[KMeans]) -> list[KMeans]:
+    """Drop clusters without members, and number the others from 0."""
+    bk, k = points.bk, max(one.centers.shape[0] for one in found)
+    labels = bk.xp.stack([one.labels for one in found])
+    counts = bk.to_numpy(bk.segment_sum(points.X[:, :1], labels, k)[0])  # a sync
+    for p, one in enumerate(found):
+        used = np.flatnonzero(counts[p])
+        if used.size < one.centers.shape[0]:
+            number = bk.asarray(np.cumsum(counts[p] > 0, dtype=np.int32) - np.int32(1))
+            kept = one.centers[bk.asarray(used)]
+            found[p] = one._replace(labels=number[one.labels], centers=kept)
+    return found
+
+
+def warn_of_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
+    """Warn where k-means did not converge, or found fewer than k clusters."""
     if not found.converged:
         warnings.warn(
-            f"k-means with n_clusters={k} stopped at max_iter={max_iter} with {used.size} "
-            "clusters: its labels still change.",
+            f"k-means with n_clusters={k} stopped at max_iter={max_iter} with "
+            f"{found.centers.shape[0]} clusters: its labels still change.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    elif used.size < k:
+    elif found.centers.shape[0] < k:
         warnings.warn(
-            f"k-means found {used.size} clusters where n_clusters={k} were asked for: "
-            "the data have too few distinct rows.",
+            f"k-means found {found.centers.shape[0]} clusters where n_clusters={k} were asked "
+            "for: the data have too few distinct rows.",
             ConvergenceWarning,
             stacklevel=3,
         )
-    return found._replace(labels=labels.astype(np.int32), centers=found.centers[used])

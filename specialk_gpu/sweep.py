@@ -6,21 +6,22 @@ import logging
 import math
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.bounds import attainable_log_p, cluster_stats, zz_top_pairs
-from specialk_gpu.kmeans import kmeans
+from specialk_gpu.bounds import attainable_log_p, largest_bounds
+from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 
 __all__ = ["Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
 
 logger = logging.getLogger("specialk_gpu")
 
 SELECTIONS = ("first", "watershed")
+RUN_BYTES = 128  # of a run of k-means, for each row
 
 
 class PowerWarning(UserWarning):
@@ -239,29 +240,30 @@ def sweep(
             PowerWarning,
             stacklevel=3,
         )
+    to_the_end = full_path or selection == "watershed"
+    window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
+    windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
+    seeds = rng.randint(np.iinfo(np.int32).max, size=last)  # a k has its own, wherever it is tried
     columns = _largest_columns(bk, D, n_kmeans_components)
-    steps: list[Step] = []
     timings = {"kmeans": 0.0, "bounds": 0.0}
-    for k in range(first, last + 1):
-        clock = time.perf_counter()
-        found = kmeans(columns, k, n_init=n_init, random_state=rng)
-        labels = _by_size(bk, found.labels)
-        bk.synchronize()
-        timings["kmeans"] += time.perf_counter() - clock
-        clock = time.perf_counter()
+    steps: list[Step] = []
+    tries = _tries(D, columns, windows, seeds, n_init, n_pairs, timings)
+    for k, found, labels, (log_p, pair) in tries:
+        warn_of_shortcomings(found, k)
         n_found = int(found.centers.shape[0])
-        log_p, pair = _largest_bound(bk, D, labels, n_found, n_pairs)
+        if math.isnan(log_p):
+            msg = f"the bound is not finite at k = {k}: the embedding has entries that are not."
+            raise FloatingPointError(msg)
         if n_found < k:
             log_p = 0.0  # two of the clusters asked for are certainly one
-        timings["bounds"] += time.perf_counter() - clock
         accepted = log_p <= log_alpha or k == first
         if k > first and log_p <= log_alpha:
             powerless = False
         reason = _reason(k, n_found, log_p, log_alpha, powerless, n_clusters, min_clusters)
         steps.append(Step(k, log_p, pair, accepted, reason, found.inertia, labels))
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
-        if n_found < k or (not accepted and not full_path and selection == "first"):
-            break
+        if n_found < k or not (accepted or to_the_end):
+            break  # what was tried beyond is thrown away
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
 
 
@@ -314,34 +316,46 @@ def _largest_columns(bk: Any, D: Any, n_columns: int | None) -> Any:
     return D[:, chosen].astype(np.float64)
 
 
-def _by_size(bk: Any, labels: Any) -> Any:
+def _window(bk: Any, m: int, n_init: int, n_wanted: int) -> int:
+    """Return how many k to try at once: what the backend likes, or is wanted anyway, and fits."""
+    if bk.sweep_window == 1:
+        return 1
+    fitting = bk.free_memory() // 2 // (RUN_BYTES * m * max(n_init, 1))
+    return max(1, min(max(bk.sweep_window, n_wanted), fitting))
+
+
+def _tries(
+    D: Any,
+    columns: Any,
+    windows: Iterable[range],
+    seeds: Any,
+    n_init: int,
+    n_pairs: Any,
+    timings: Any,
+) -> Iterator[tuple[int, KMeans, Any, tuple[float, tuple[int, int] | None]]]:
+    """Yield k, its clustering, labels by size, and largest bound, once its window is computed."""
+    bk = backend_of(D)
+    for ks in windows:
+        clock = time.perf_counter()
+        tried = kmeans_batch(columns, ks, seeds=[seeds[k - 1] for k in ks], n_init=n_init)
+        sizes = [int(found.centers.shape[0]) for found in tried]
+        labels = [_by_size(bk.xp, found.labels, k) for found, k in zip(tried, sizes, strict=True)]
+        bk.synchronize()
+        timings["kmeans"] += time.perf_counter() - clock
+        clock = time.perf_counter()
+        bounds = largest_bounds(D, labels, sizes, n_pairs)
+        timings["bounds"] += time.perf_counter() - clock
+        yield from zip(ks, tried, labels, bounds, strict=True)
+
+
+def _by_size(xp: Any, labels: Any, k: int) -> Any:
     """Renumber the clusters by falling size, of equal sizes the one met first."""
-    xp = bk.xp
-    _, first, counts = np.unique(bk.to_numpy(labels), return_index=True, return_counts=True)
-    rank = np.empty(counts.size, dtype=np.int32)
-    rank[np.lexsort((first, -counts))] = np.arange(counts.size)
-    return xp.asarray(rank)[labels]
-
-
-def _largest_bound(
-    bk: Any, D: Any, labels: Any, k: int, n_pairs: int | None
-) -> tuple[float, tuple[int, int] | None]:
-    """Return the largest log p over the pairs tested, and the pair."""
-    if k == 1:
-        return -math.inf, None
-    stats = cluster_stats(D, labels, k)
-    log_p = bk.to_numpy(zz_top_pairs(stats))
-    if not np.isfinite(log_p).all():
-        msg = f"the bound is not finite at k = {k}: the embedding has entries that are not finite."
-        raise FloatingPointError(msg)
-    a, b = np.triu_indices(k, 1)
-    if n_pairs is not None and n_pairs < a.size:
-        counts, sums = bk.to_numpy(stats.counts), bk.to_numpy(stats.sums)
-        cut = (sums[a] * sums[b]).sum(axis=1) * (1 / counts[a] + 1 / counts[b])
-        chosen = np.sort(np.argsort(-cut, kind="stable")[:n_pairs])
-        a, b = a[chosen], b[chosen]
-    worst = int(np.argmax(log_p[a, b]))
-    return float(log_p[a, b][worst]), (int(a[worst]), int(b[worst]))
+    order = xp.argsort(labels, kind="stable")
+    start = xp.searchsorted(labels[order], xp.arange(k + 1, dtype=labels.dtype))
+    by_size = xp.lexsort(xp.stack([order[start[:-1]], start[:-1] - start[1:]]))
+    rank = xp.empty(k, dtype=np.int32)
+    rank[by_size] = xp.arange(k, dtype=np.int32)
+    return rank[labels]
 
 
 def _reason(

@@ -9,6 +9,7 @@ from oracles import readonly
 from scipy.stats import binom
 
 from specialk_gpu import attainable_log_p, backend, cluster_stats, zz_top
+from specialk_gpu.bounds import largest_bounds
 
 ALPHA = 0.01
 
@@ -198,6 +199,42 @@ def test_chunks_do_not_matter(bk, monkeypatch):
     whole = bound(bk, D, labels)
     monkeypatch.setattr("specialk_gpu.bounds.CHUNK", 64)
     np.testing.assert_allclose(bound(bk, D, labels), whole, 1e-12, 1e-13)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64])
+def test_several_labellings_in_one_pass_have_the_bounds_of_each(bk, dtype):
+    D, labels = draw(8, (20, 12, 30, 9, 4), 40, 3.0)
+    D = readonly(bk, (100 * D).astype(dtype))
+    ks = [3, 1, 5, 2]
+    several = [readonly(bk, np.minimum(labels, k - 1), np.int32) for k in ks]
+    for n_pairs in (None, 99):
+        found = largest_bounds(D, several, ks, n_pairs)
+        assert found[1] == (-math.inf, None)
+        for k, some, (value, (a, b)) in [
+            (k, some, one) for k, some, one in zip(ks, several, found, strict=True) if k > 1
+        ]:
+            log_p = bk.to_numpy(zz_top(D, some))
+            assert a < b
+            assert value == log_p[a, b] == log_p[np.triu_indices(k, 1)].max()
+
+
+def test_sums_that_overflow_are_infinite_without_a_warning(bk, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.setattr(backend.cpu, "CHUNK_BYTES", 8 * 64)  # a row at a time, in threads
+    D = np.full((256, 64), 1e200)
+    D[5] = np.inf
+    D[200] = -np.inf
+    stats = cluster_stats(bk.asarray(D), bk.xp.zeros(256, dtype=np.int32), 1)  # warnings are errors
+    assert np.isposinf(bk.to_numpy(stats.squares)).all()
+    assert np.isnan(bk.to_numpy(stats.sums)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int64])
+def test_labels_of_any_integer_type_are_counted(bk, dtype):
+    D, labels = draw(1, (7, 4, 5), 9)
+    stats = cluster_stats(readonly(bk, D), readonly(bk, labels, dtype), 2)  # the third is left out
+    np.testing.assert_array_equal(bk.to_numpy(stats.counts), [7, 4])
+    np.testing.assert_allclose(bk.to_numpy(stats.sums[1]), D[labels == 1].sum(axis=0), 1e-13)
 
 
 # -- the test -------------------------------------------------------------------------------------

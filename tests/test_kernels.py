@@ -1,6 +1,7 @@
 """The CUDA kernels, compiled for the host as they are, against the NumPy backend."""
 
 import ctypes
+import importlib
 import importlib.util
 import re
 import shutil
@@ -27,8 +28,8 @@ def launcher(name, parameters):
     """Write a host function that launches kernel `name` on a grid of blocks."""
     arguments = ", ".join(re.findall(r"(\w+)(?:,|$)", " ".join(parameters.split())))
     return (
-        f'extern "C" void launch_{name}(unsigned gx, unsigned gy, unsigned bx, unsigned by, '
-        f"{parameters}) {{ host::launch({{gx, gy, 1}}, {{bx, by, 1}}, "
+        f'extern "C" void launch_{name}(unsigned gx, unsigned gy, unsigned gz, '
+        f"unsigned bx, unsigned by, {parameters}) {{ host::launch({{gx, gy, gz}}, {{bx, by, 1}}, "
         f"[&] {{ {name}({arguments}); }}); }}\n"
     )
 
@@ -117,7 +118,7 @@ def gpu(kernels, monkeypatch):
 
         def get_function(self, name):
             return lambda grid, block, arguments: kernels(
-                name, (*grid, 1)[:2], (*block, 1)[:2], *arguments
+                name, (*grid, 1, 1)[:3], (*block, 1)[:2], *arguments
             )
 
     cupy, cupyx, cupyx_scipy = ModuleType("cupy"), ModuleType("cupyx"), ModuleType("cupyx.scipy")
@@ -341,3 +342,129 @@ def test_all_stages_together_give_what_the_host_gives(request, affinity):
     for step, gpu_step in zip(found.path, gpu_found.path, strict=True):
         assert gpu_step.labels.tolist() == step.labels.tolist()
         assert gpu_step.log_p == pytest.approx(step.log_p, rel=1e-9)
+
+
+# -- k-means ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("m", "d", "sizes"),
+    [
+        (1, 1, [1]),
+        (129, 3, [1, 2, 1, 5]),
+        (300, 50, [2] * 33),  # in two groups
+        (130, 64, [17, 16, 3]),  # more centres than a panel
+        (200, 65, [70, 1, 33]),  # more columns than a panel
+    ],
+)
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_nearest_centers_are_those_of_the_host(gpu, m, d, sizes, order):
+    rng = np.random.default_rng(m + d)
+    X = rng.standard_normal((m, d)).astype(np.float64, order=order)
+    sizes = np.array(sizes)
+    centers = rng.standard_normal((sizes.size, sizes.max(), d))
+    centers[np.arange(sizes.max()) >= sizes[:, None]] = np.nan  # padding is not read
+    sq_norms = (X * X).sum(axis=1)
+    labels, sq = gpu.nearest_center(X, sq_norms, centers, sizes)
+    expected_labels, expected_sq = cpu.nearest_center(X, sq_norms, centers, sizes)
+    assert (labels.dtype, sq.dtype) == (np.int32, np.float64)
+    assert labels.tolist() == expected_labels.tolist()
+    np.testing.assert_allclose(sq, expected_sq, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 40])
+def test_equal_distances_go_to_the_smaller_label(gpu, k):
+    X = np.array([[0.0], [1], [2], [-3]])
+    centers = np.tile([[2.0], [0]], (1, k // 2, 1))  # 1 is as far from both, each comes k/2 times
+    for bk in (gpu, cpu):
+        labels, sq = bk.nearest_center(X, X[:, 0] ** 2, centers, np.array([k]))
+        assert labels.tolist() == [[1, 0, 0, 1]]
+        assert sq.tolist() == [[0, 1, 0, 9]]
+
+
+@pytest.mark.parametrize(
+    ("m", "d", "k", "dtype"),
+    [
+        (1, 1, 1, np.float32),
+        (67, 3, 2, np.float64),
+        (130, 63, 5, np.float32),  # with the column of ones, as many as a block has threads
+        (257, 64, 50, np.float64),  # more columns, and more labels, than a block holds
+        (70, 130, 25, np.float32),
+    ],
+)
+@pytest.mark.parametrize("squares", [False, True])
+def test_segment_sums_are_those_of_the_host(gpu, m, d, k, dtype, squares):
+    rng = np.random.default_rng(m)
+    X = rng.standard_normal((m, d)).astype(dtype)
+    labels = rng.integers(-1, k + 1, size=(2, m)).astype(np.int32)  # some outside
+    labels[0][labels[0] == k // 2] = -7  # a label without rows
+    found, again = (gpu.segment_sum(X, labels, k, squares=squares) for _ in range(2))
+    expected = cpu.segment_sum(X, labels, k, squares=squares)
+    assert len(found) == len(expected) == 2 + squares
+    for one, other, same in zip(found, expected, again, strict=True):
+        assert one.dtype == other.dtype == np.float64
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        assert one.tolist() == same.tolist()
+        assert not one[0, k // 2].any()
+    assert found[0].sum() == ((labels >= 0) & (labels < k)).sum()
+
+
+def test_segment_sums_of_a_labelling_do_not_depend_on_the_others(gpu, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((150, 7))
+    labels = rng.integers(60, size=(3, 150)).astype(np.int32)
+    monkeypatch.setattr(gpu, "SUM_BYTES", 1)  # one labelling after another
+    for bk in (gpu, cpu):
+        whole = bk.segment_sum(X, labels, 60)
+        for r in range(3):
+            k = int(labels[r].max()) + 1
+            alone = bk.segment_sum(X, labels[r : r + 1], k)
+            for one, part in zip(whole, alone, strict=True):
+                assert one[r, :k].tolist() == part[0].tolist()
+
+
+@pytest.mark.parametrize("m", [1, 5, 256, 257, 700])
+def test_draws_are_those_of_the_host(gpu, m):
+    rng = np.random.default_rng(m)
+    weights = rng.integers(4, size=(3, m)).astype(float)  # whole numbers: sums are exact
+    weights[1] = 0
+    draws = rng.integers(64, size=(3, 5)) / 64
+    draws[:, 0] = 0
+    weights[2, 0] = 64 - weights[2, 1:].sum() % 64  # targets of run 2 are whole numbers too
+    rows = gpu.draw_rows(weights, draws)
+    assert rows.dtype == np.int64
+    assert rows.tolist() == cpu.draw_rows(weights, draws).tolist()
+    running = np.cumsum(weights, axis=1)
+    for r in range(3):
+        for row, target in zip(rows[r], draws[r] * running[r, -1], strict=True):
+            assert running[r, row] >= target
+            assert row == 0 or running[r, row - 1] < target
+
+
+def test_draws_from_weights_of_any_size_are_in_proportion(gpu):
+    weights = np.exp(np.random.default_rng(0).normal(scale=9, size=(1, 999)))
+    draws = (np.arange(200.0)[None] + 0.5) / 200
+    rows = gpu.draw_rows(weights, draws)
+    expected = cpu.draw_rows(weights, draws)
+    assert (weights[0, rows[0]] > 0).all()
+    assert rows.tolist() == expected.tolist()
+
+
+def test_a_sweep_on_the_kernels_is_that_of_the_host(gpu, monkeypatch):
+    """All that k-means, the bounds and the sweep launch, with NumPy in CuPy's place."""
+    labels = np.arange(70) % 3
+    D = np.abs(np.random.default_rng(0).normal(scale=0.05, size=(70, 90)))
+    D += labels[:, None] == np.arange(90) % 3
+    settings = {"n_init": 2, "n_kmeans_components": None, "max_clusters": 5, "random_state": 0}
+    expected = sweep(D, **settings)
+    monkeypatch.setattr(gpu, "synchronize", lambda: None)
+    monkeypatch.setattr(gpu, "free_memory", lambda: 2**40)
+    for name in ("kmeans", "bounds", "sweep"):
+        module = importlib.import_module(f"specialk_gpu.{name}")
+        monkeypatch.setattr(module, "backend_of", lambda _: gpu)
+    found = sweep(D, **settings)
+    assert found.n_clusters == expected.n_clusters == 3
+    assert len(found.path) == len(expected.path)
+    for step, other in zip(found.path, expected.path, strict=True):
+        assert step.labels.tolist() == other.labels.tolist()
+        np.testing.assert_allclose([step.log_p, step.inertia], [other.log_p, other.inertia], 1e-9)

@@ -1,7 +1,5 @@
 """k-means: right on cases worked out by hand, and equal to scikit-learn from equal centres."""
 
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +9,7 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import backend, kmeans
+from specialk_gpu.kmeans import kmeans_batch
 
 SQUARE = np.array([[0.0, 0], [0, 2], [10, 0], [10, 2]])
 NOISE = np.random.default_rng(0).normal(size=(150, 3))
@@ -143,6 +142,47 @@ def test_inertia_is_never_above_one_step_from_any_start(seed, k, n_init, m):
     np.testing.assert_array_equal(np.unique(found.labels), np.arange(k))
 
 
+# -- several k in one batch -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_init", [1, 4])
+def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
+    X, ks = bk.asarray(NOISE), [1, 2, 3, 4, 5, 6, 9]
+    together = kmeans_batch(X, ks, seeds=[10 * k for k in ks], n_init=n_init)
+    for k, found in zip(ks, together, strict=True):
+        (alone,) = kmeans_batch(X, [k], seeds=[10 * k], n_init=n_init)
+        np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(alone.labels))
+        np.testing.assert_array_equal(bk.to_numpy(found.centers), bk.to_numpy(alone.centers))
+        assert found[2:] == alone[2:]
+        public = kmeans(X, k, random_state=10 * k, n_init=n_init)
+        assert public.inertias == found.inertias
+
+
+def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
+    seeds, ks = [0, 1, 2], [2, 3, 8]
+    monkeypatch.setattr(backend.cpu, "CHUNK_BYTES", 8 * 50 * 7)
+    together = kmeans_batch(NOISE, ks, seeds=seeds)
+    for k, seed, found in zip(ks, seeds, together, strict=True):
+        assert found.inertias == kmeans(NOISE, k, random_state=seed).inertias
+
+
+def test_a_batch_warns_of_nothing_and_numbers_the_clusters_it_found(bk):
+    X = bk.asarray(np.repeat(np.arange(4.0), 5)[:, None])  # four distinct rows
+    found = kmeans_batch(X, [3, 4, 5, 8], seeds=range(4))  # a warning would be an error
+    assert [one.centers.shape[0] for one in found] == [3, 4, 4, 4]
+    for one in found:
+        labels = bk.to_numpy(one.labels)
+        assert np.unique(labels).tolist() == list(range(one.centers.shape[0]))
+
+
+def test_results_repeat_bit_by_bit(bk):
+    first, again = (kmeans_batch(bk.asarray(NOISE), [2, 5, 7], seeds=range(3)) for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        np.testing.assert_array_equal(bk.to_numpy(one.labels), bk.to_numpy(other.labels))
+        np.testing.assert_array_equal(bk.to_numpy(one.centers), bk.to_numpy(other.centers))
+        assert one[2:] == other[2:]
+
+
 # -- invariance -----------------------------------------------------------------------------------
 
 
@@ -192,7 +232,7 @@ def test_input_is_not_changed(bk):
 
 def test_chunks_of_rows_do_not_matter(monkeypatch):
     whole = kmeans(NOISE, 5, random_state=0)
-    monkeypatch.setattr(sys.modules["specialk_gpu.kmeans"], "CHUNK_BYTES", 8 * 50 * 7)
+    monkeypatch.setattr(backend.cpu, "CHUNK_BYTES", 8 * 50 * 7)
     found = kmeans(NOISE, 5, random_state=0)
     np.testing.assert_array_equal(found.labels, whole.labels)
     np.testing.assert_allclose(found.inertias, whole.inertias, rtol=1e-12)

@@ -109,7 +109,16 @@ def test_version_is_that_of_the_project():
 def test_types_and_kernels_are_shipped():
     assert (PACKAGE / "py.typed").is_file()
     kernels = {path.stem for path in (PACKAGE / "backend" / "kernels").glob("*.cu")}
-    assert kernels == {"distance", "hash", "select", "split", "spmm"}
+    assert kernels == {
+        "center",
+        "distance",
+        "draw",
+        "hash",
+        "segment",
+        "select",
+        "split",
+        "spmm",
+    }
 
 
 # -- imports --------------------------------------------------------------------------------------

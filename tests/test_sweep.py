@@ -1,5 +1,6 @@
 """The sweep over k and the decision: the paper's tables, limits, reasons in words."""
 
+import importlib
 import math
 import warnings
 
@@ -10,6 +11,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
+from specialk_gpu.kmeans import kmeans_batch
 from specialk_gpu.sweep import Path, Step
 
 # The p columns of [HD19, Tables 2 to 5] for k = 2, 3, ..., and the k of its Table 1.
@@ -201,6 +203,102 @@ def test_any_data_and_any_clusterer_can_be_tested(bk, dtype):
     far = log_p < math.log(0.01)
     assert far[np.triu_indices(4, 1)].sum() == 5  # one cluster was split in two
     assert run(bk, D.astype(dtype)).n_clusters == 3
+
+
+# -- windows of k ---------------------------------------------------------------------------------
+
+
+def run_in_windows(bk, monkeypatch, window, D, **settings):
+    """Return the sweep, and the warnings of it, with so many k tried at once."""
+    monkeypatch.setattr(bk, "sweep_window", window)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = run(bk, D, **settings)
+    return found, [(w.category, str(w.message)) for w in caught]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"full_path": True, "max_clusters": 7},
+        {"selection": "watershed", "max_clusters": 8, "min_clusters": 2},
+        {"min_clusters": 2, "max_clusters": 3},
+        {"n_pairs": 2, "full_path": True, "max_clusters": 6},
+        {"n_clusters": 4},
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_window_does_not_matter(bk, monkeypatch, settings, dtype):
+    D = blobs(4, m=90, n=160, seed=3)[0].astype(dtype)
+    one, said = run_in_windows(bk, monkeypatch, 1, D, **settings)
+    for window in (3, 50):
+        several, also_said = run_in_windows(bk, monkeypatch, window, D, **settings)
+        assert also_said == said
+        assert several.n_clusters == one.n_clusters
+        assert several.limit_reached == one.limit_reached
+        np.testing.assert_array_equal(several.labels, one.labels)
+        assert len(several.path) == len(one.path)
+        for step, other in zip(several.path, one.path, strict=True):
+            assert step[:-1] == other[:-1]
+            np.testing.assert_array_equal(step.labels, other.labels)
+
+
+def test_a_window_is_tried_as_one_batch_and_ends_with_the_search(bk, monkeypatch):
+    module = importlib.import_module("specialk_gpu.sweep")
+    tried = []
+
+    def spy(X, ks, **settings):
+        tried.append(list(ks))
+        return kmeans_batch(X, ks, **settings)
+
+    monkeypatch.setattr(module, "kmeans_batch", spy)
+    D, _ = blobs(3)
+    for window, settings, batches in [
+        (1, {}, [[1], [2], [3], [4]]),
+        (3, {}, [[1, 2, 3], [4, 5, 6]]),
+        (3, {"max_clusters": 5}, [[1, 2, 3], [4, 5]]),
+        (3, {"max_clusters": 5, "full_path": True}, [[1, 2, 3, 4, 5]]),
+        (1, {"max_clusters": 4, "full_path": True}, [[1], [2], [3], [4]]),
+    ]:
+        tried.clear()
+        run_in_windows(bk, monkeypatch, window, D, **settings)
+        assert tried == batches
+    tried.clear()
+    monkeypatch.setattr(bk, "free_memory", lambda: 2 * 2 * 128 * 60 * 3)  # for two k
+    run_in_windows(bk, monkeypatch, 3, D)
+    assert tried == [[1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("window", [1, 50])
+def test_what_is_thrown_away_does_not_warn(bk, monkeypatch, window):
+    noise = np.abs(np.random.default_rng(0).normal(size=(5, 400)))
+    D = np.repeat(1 + 0.01 * noise, 12, axis=0)  # five distinct rows, one cluster
+    found, said = run_in_windows(bk, monkeypatch, window, D, max_clusters=9)
+    assert len(found.path) < 6
+    assert said == []
+    found, said = run_in_windows(bk, monkeypatch, window, D, max_clusters=9, full_path=True)
+    assert [step.k for step in found.path] == [1, 2, 3, 4, 5, 6]
+    assert [category for category, _ in said] == [ConvergenceWarning]
+
+
+def test_the_seed_of_a_k_is_its_own(bk):
+    D = np.abs(np.random.default_rng(0).normal(size=(80, 30)))
+    settings = {"full_path": True, "n_kmeans_components": 4, "n_init": 1}
+    whole = run(bk, D, max_clusters=6, **settings)
+    late = run(bk, D, max_clusters=6, min_clusters=3, **settings)
+    longer = run(bk, D, max_clusters=9, **settings)
+    for step in late.path:
+        assert step.inertia == whole.path[step.k - 1].inertia == longer.path[step.k - 1].inertia
+
+
+def test_clusters_are_numbered_by_size_and_then_by_first_row(bk):
+    module = importlib.import_module("specialk_gpu.sweep")
+    labels = np.array([2, 0, 1, 1, 0, 3, 3, 3, 2], dtype=np.int32)
+    found = module._by_size(bk.xp, bk.asarray(labels), 4)
+    assert isinstance(found, bk.xp.ndarray)
+    assert found.dtype == np.int32
+    assert bk.to_numpy(found).tolist() == [1, 2, 3, 3, 2, 0, 0, 0, 1]
 
 
 # -- C30: limits ----------------------------------------------------------------------------------

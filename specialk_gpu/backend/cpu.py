@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,14 +20,17 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 __all__ = [
     "as_float32",
     "asarray",
+    "center_order",
     "connected_components",
     "describe",
     "device_of",
+    "draw_rows",
     "free_memory",
     "lanczos",
     "locality_order",
     "map_chunks",
     "name",
+    "nearest_center",
     "operator",
     "pair_sq_distances",
     "panel_width",
@@ -35,9 +39,11 @@ __all__ = [
     "products",
     "rank_candidates",
     "row_hashes",
+    "segment_sum",
     "select_smallest",
     "sparse",
     "spmm",
+    "sweep_window",
     "synchronize",
     "tile_bytes",
     "to_numpy",
@@ -50,6 +56,10 @@ xp = np
 LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
 tile_bytes = 2**27  # scores of a block of rows, where memory allows
+center_order = "C"  # of the rows that `nearest_center` reads fastest
+sweep_window = 1  # numbers of clusters that a sweep tries at once
+CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
+PARTS = 64  # of the rows at most, with sums of their own
 
 
 def asarray(x: Any, dtype: Any = None) -> np.ndarray:
@@ -362,3 +372,127 @@ def lanczos(
         values[:n_found], vectors[:, :n_found] = error.eigenvalues, error.eigenvectors
         return values, vectors, f"ARPACK found {n_found} of {n} eigenpairs."
     return values, vectors, ""
+
+
+def nearest_center(
+    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest centre of every row, for several sets of centres ("runs") at once.
+
+    Runs of equal size share a product; runs of other sizes do not change a bit of the result.
+
+    Parameters
+    ----------
+    X : float64 array of shape (m, d)
+    sq_norms : float64 array of shape (m,)
+        Of the rows of X.
+    centers : float64 array of shape (R, k, d)
+    sizes : int array of shape (R,), on the host
+        Run r has the centres centers[r, :sizes[r]], at least one; the others are padding.
+
+    Returns
+    -------
+    labels : int32 array of shape (R, m)
+        Of equal distances the smaller label.
+    sq_distances : float64 array of shape (R, m)
+    """
+    m, R = X.shape[0], centers.shape[0]
+    labels, sq = np.empty((R, m), dtype=np.int32), np.empty((R, m))
+    for size in np.unique(sizes).tolist():
+        runs = np.flatnonzero(sizes == size)
+        search = partial(_search, X, sq_norms, centers[runs, :size], runs, labels, sq)
+        step = max(1, min(m, CHUNK_BYTES // (8 * size * runs.size)))
+        map_chunks(search, (slice(i, i + step) for i in range(0, m, step)))
+    return labels, sq
+
+
+def _search(
+    X: np.ndarray,
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    runs: np.ndarray,
+    labels: np.ndarray,
+    sq: np.ndarray,
+    rows: slice,
+) -> None:
+    """Do the work of `nearest_center` for runs of equal size and a chunk of rows."""
+    R, k, d = centers.shape
+    scores = (-2 * centers).reshape(-1, d) @ X[rows].T
+    scores += (centers * centers).sum(axis=2).reshape(-1, 1)
+    scores = scores.reshape(R, k, -1)
+    best, small = scores[:, 0].copy(), np.min_scalar_type(k)
+    label = np.zeros(best.shape, dtype=small)
+    for c in range(1, k):
+        np.maximum(label, (scores[:, c] < best) * small.type(c), out=label)
+        np.minimum(best, scores[:, c], out=best)
+    labels[runs, rows] = label
+    sq[runs, rows] = np.maximum(best + sq_norms[rows], 0)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite shows in the sums
+def segment_sum(
+    X: np.ndarray, labels: np.ndarray, n_segments: int, *, squares: bool = False
+) -> tuple[np.ndarray, ...]:
+    """Sum the rows of each label in float64, in a fixed order, for several labellings at once.
+
+    Parameters
+    ----------
+    X : array of shape (m, d)
+    labels : int32 array of shape (R, m)
+        Rows whose label is not in 0, ..., n_segments - 1 count for nothing.
+    n_segments : int
+        k.
+    squares : bool
+        Whether to sum the squares too.
+
+    Returns
+    -------
+    counts : float64 array of shape (R, k)
+    sums : float64 array of shape (R, k, d)
+    squares : float64 array of shape (R, k, d), if asked for
+    """
+    (m, d), R, k = X.shape, labels.shape[0], n_segments
+    offsets = np.arange(0, R * k, k, dtype=np.int32)[:, None]
+
+    @np.errstate(over="ignore", invalid="ignore")  # threads have states of their own
+    def add(part: slice) -> list[np.ndarray]:
+        counts, totals = np.zeros(R * k), np.zeros((1 + squares, R * k, d))
+        for start in range(part.start, part.stop, step):
+            rows = slice(start, min(start + step, part.stop))
+            label = labels[:, rows]
+            place = np.where((label >= 0) & (label < k), label + offsets, np.int32(R * k))  # (R, t)
+            ones, ends = np.ones(place.size), np.arange(0, place.size + 1, R, dtype=place.dtype)
+            shape = R * k + 1, place.shape[1]  # a last row for what counts for nothing
+            member = sparse.csc_matrix((ones, place.T.ravel(), ends), shape=shape)
+            counts += np.bincount(member.indices, minlength=shape[0])[:-1]
+            x = X[rows].astype(np.float64, copy=squares)
+            totals[0] += (member @ x)[:-1]
+            if squares:
+                x *= x
+                totals[1] += (member @ x)[:-1]
+        return [counts.reshape(R, k), *totals.reshape(-1, R, k, d)]
+
+    step = max(1, CHUNK_BYTES // (8 * d))
+    part = max(step, -(-m // PARTS))
+    parts = map_chunks(add, (slice(i, min(i + part, m)) for i in range(0, m, part)))
+    return tuple(np.sum(total, axis=0) for total in zip(*parts, strict=True))
+
+
+def draw_rows(weights: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Draw rows with probability in proportion to their weights.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (R, m)
+        Not negative.
+    draws : float64 array of shape (R, T)
+        In [0, 1).
+
+    Returns
+    -------
+    int64 array of shape (R, T)
+        The first row at which the running sum of weights[r] reaches draws[r, t] times the total.
+    """
+    running = np.cumsum(weights, axis=1)
+    rows = [np.searchsorted(*pair) for pair in zip(running, draws * running[:, -1:], strict=True)]
+    return np.minimum(np.stack(rows), weights.shape[1] - 1)

@@ -21,14 +21,17 @@ import numpy as np
 __all__ = [
     "as_float32",
     "asarray",
+    "center_order",
     "connected_components",
     "describe",
     "device_of",
+    "draw_rows",
     "free_memory",
     "lanczos",
     "locality_order",
     "map_chunks",
     "name",
+    "nearest_center",
     "operator",
     "pair_sq_distances",
     "panel_width",
@@ -38,9 +41,11 @@ __all__ = [
     "products",
     "rank_candidates",
     "row_hashes",
+    "segment_sum",
     "select_smallest",
     "sparse",
     "spmm",
+    "sweep_window",
     "synchronize",
     "tile_bytes",
     "to_numpy",
@@ -52,11 +57,20 @@ xp = cp
 
 panel_width = 2048
 tile_bytes = 2**31
+center_order = "F"
+sweep_window = 8
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block
 SELECT_THREADS = 256
 DENSE_FROM = 0.02  # density from which tensor cores outrun gathering, by their data sheets
+CENTER_ROWS = 128  # of a block of `nearest_center`
+CENTER_GROUP = 64  # centres of a block, and those of the run that ends there
+SUM_THREADS = 64
+SUM_SLOTS = 48  # labels of a block of `segment_sum`
+SUM_PARTS = 64  # of the rows at most, with sums of their own
+SUM_BYTES = 2**29
+DRAW_THREADS = 256
 
 
 @cache
@@ -409,3 +423,62 @@ def lanczos(
         zeros = cp.zeros(n, dtype=A.dtype), cp.zeros((A.shape[0], n), dtype=A.dtype)
         return *zeros, "CuPy's eigsh returned values that are not finite."
     return values, vectors, ""
+
+
+def nearest_center(
+    X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray, sizes: np.ndarray
+) -> tuple[cp.ndarray, cp.ndarray]:
+    """See `cpu.nearest_center`."""
+    assert X.dtype == sq_norms.dtype == centers.dtype == np.float64
+    (m, d), (R, k) = X.shape, centers.shape[:2]
+    X, centers = cp.asfortranarray(X), cp.ascontiguousarray(centers)
+    slots = np.append(np.flatnonzero(np.arange(k) < sizes[:, None]), R * k)
+    begins = np.cumsum(sizes) - sizes  # of the runs, in the list of all centres
+    groups = begins[np.unique(begins // CENTER_GROUP, return_index=True)[1]]
+    n_groups = groups.size
+    tables = cp.asarray(np.concatenate([slots, groups, [slots.size - 1]]), dtype=np.int64)
+    labels, sq = cp.empty((R, m), dtype=np.int32), cp.empty((R, m))
+    content = (X, sq_norms, np.int64(m), np.int64(d), centers, (centers * centers).sum(axis=2))
+    lists = (np.int64(k), tables[: slots.size], tables[slots.size :], np.int32(n_groups))
+    blocks = n_groups * -(-m // CENTER_ROWS)
+    kernel = _kernel("center", "nearest_center", X.dtype)
+    kernel((blocks,), (CENTER_ROWS // 2,), (*content, *lists, labels, sq))
+    return labels, sq
+
+
+def segment_sum(
+    X: cp.ndarray, labels: cp.ndarray, n_segments: int, *, squares: bool = False
+) -> tuple[cp.ndarray, ...]:
+    """See `cpu.segment_sum`."""
+    (m, d), R, k, n_powers = X.shape, labels.shape[0], n_segments, 1 + squares
+    assert labels.dtype == np.int32
+    dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
+    X, labels = cp.ascontiguousarray(X, dtype=dtype), cp.ascontiguousarray(labels)
+    total = cp.empty((R, n_powers, k, d + 1))
+    n_rows = max(SUM_THREADS, -(-m // SUM_PARTS))  # whatever R, so that results do not vary
+    n_parts = -(-m // n_rows)
+    grid = -(-(d + 1) // SUM_THREADS), -(-k // (SUM_SLOTS // n_powers))
+    together = max(1, SUM_BYTES // (8 * n_parts * n_powers * k * (d + 1)))
+    for start in range(0, R, together):
+        part = labels[start : start + together]
+        out = total[start : start + together]
+        partial = cp.empty((n_parts, out.size))
+        sizes = (np.int64(part.shape[0]), np.int64(k), np.int32(n_powers), np.int64(n_rows))
+        arguments = (X, np.int64(m), np.int64(d), part, *sizes, partial)
+        blocks = (n_parts * part.shape[0], *grid)
+        _kernel("segment", "segment_sum", X.dtype)(blocks, (SUM_THREADS,), arguments)
+        arguments = (partial, np.int64(n_parts), np.int64(out.size), out)
+        blocks = (-(-out.size // SUM_THREADS),)
+        _kernel("segment", "add_parts", np.float64)(blocks, (SUM_THREADS,), arguments)
+    return total[:, 0, :, d], *(total[:, power, :, :d] for power in range(n_powers))
+
+
+def draw_rows(weights: cp.ndarray, draws: cp.ndarray) -> cp.ndarray:
+    """See `cpu.draw_rows`."""
+    assert weights.dtype == draws.dtype == np.float64
+    R, m = weights.shape
+    weights, draws = cp.ascontiguousarray(weights), cp.ascontiguousarray(draws)
+    rows = cp.full(draws.shape, m - 1, dtype=np.int64)
+    arguments = (weights, np.int64(m), draws, np.int32(draws.shape[1]), rows)
+    _kernel("draw", "draw_rows", weights.dtype)((R,), (DRAW_THREADS,), arguments)
+    return rows
