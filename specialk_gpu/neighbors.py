@@ -169,7 +169,7 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
     return X.astype(np.float64) / unit, unit
 
 
-def _prepare(bk: ModuleType, X: Any, dtype: Any) -> _Search:
+def _prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> _Search:
     r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
 
     With c a centred row, b what it is rounded to and a = ‖c - b‖, the product of two rows is off
@@ -177,6 +177,9 @@ def _prepare(bk: ModuleType, X: Any, dtype: Any) -> _Search:
     :math:`a^2/τ + τ (‖c‖ + a)^2` for any τ > 0: a row that rounds badly costs itself the most.
     To this come β‖b‖², in units of half an eps the error of the product itself, 4 for the
     centring, 3 for norms and the last subtraction, and room for second order.
+
+    With orthonormal `axes` (d, r), c is replaced by its coordinates along them and the norm of
+    the rest. That moves no two rows farther apart, so that lower bounds remain such.
     """
     xp = bk.xp
     m, d = X.shape
@@ -188,21 +191,28 @@ def _prepare(bk: ModuleType, X: Any, dtype: Any) -> _Search:
     largest = float(xp.stack(centred).max())
     scale = 2.0 ** (math.frexp(largest)[1]) if largest > 0 else 1.0
     sums = np.finfo(np.float32 if dtype == "float16" else dtype)
-    base = xp.zeros((m, -(-d // 8) * 8 if dtype == "float16" else d), dtype=dtype)
+    width = d if axes is None else axes.shape[1] + 1
+    base = xp.zeros((m, -(-width // 8) * 8 if dtype == "float16" else width), dtype=dtype)
     sq_norms, rounding = xp.empty(m), xp.empty(m)
 
     def run(rows: slice) -> None:
         c = (X[rows] - shift) / scale
         sq_norms[rows] = (c * c).sum(axis=1)
-        base[rows, :d] = c
-        c -= base[rows, :d]
+        if axes is not None:
+            c = c @ axes
+            rest = xp.sqrt(xp.maximum(sq_norms[rows] - (c * c).sum(axis=1), 0))
+            c = xp.concatenate([c, rest[:, None]], axis=1)
+        base[rows, :width] = c
+        c -= base[rows, :width]
         rounding[rows] = xp.sqrt((c * c).sum(axis=1))
 
     map_tiles(bk, run, m, 32 * d)
     norms = xp.sqrt(sq_norms)
+    if axes is not None:
+        rounding += 2e-6 * norms  # what the root makes of the rounding of a difference, and more
     tau = xp.maximum(xp.sort(rounding / xp.maximum(norms, 1e-300))[m // 2], 1e-30)
     reach = (norms + rounding) ** 2
-    beta = bk.product_error(d, dtype) + 16 * float(sums.eps) / 2
+    beta = bk.product_error(width, dtype) + 16 * float(sums.eps) / 2
     loss = 1.01 * (beta * reach + rounding**2 / tau + tau * reach)
     floor = (d + 16) * float(sums.tiny) * 4
     return _Search(bk, X, scale, base, sq_norms, loss, floor)
@@ -226,37 +236,91 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
     xp, m = bk.xp, X.shape[0]
     out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
+    few = min(m, k + 1 + (8 if k <= 32 else 16))
+    plans = [(dtype, None, few) for dtype in bk.product_dtypes()]
+    if bk.reduces and (reduction := _reduction(bk, X, k)):
+        plans.insert(0, ("float32", *reduction))
     doubtful, n_redone = xp.arange(m), []
-    for dtype in bk.product_dtypes():
+    for dtype, axes, n_candidates in plans:
         if doubtful.size:
-            doubtful = _propose(_prepare(bk, X, dtype), doubtful, out)
+            doubtful = _propose(_prepare(bk, X, dtype, axes), doubtful, n_candidates, out)
             n_redone.append(int(doubtful.size))
     if doubtful.size:
         _redo(bk, X, doubtful, *out)
-    logger.info("neighbours: of %d rows, %s not certified by %s", m, n_redone, bk.product_dtypes())
+    logger.info("neighbours: of %d rows, %s were not certified at first", m, n_redone)
     return *out, n_redone[0]
 
 
-def _propose(search: _Search, todo: Any, out: tuple[Any, Any]) -> Any:
+def _reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
+    """Choose principal axes (d, r) and a number of candidates for a first search, if it pays.
+
+    A sample of rows tells how many others would have to be measured with r axes. A pair that is
+    measured costs about as much as 2^15 multiply-adds of a product, one that is selected 2^13,
+    and a row that stays doubtful a search with all columns.
+    """
+    xp, (m, d) = bk.xp, X.shape
+    if m < 2000 or d < 48:
+        return None
+    shift = X.mean(axis=0, dtype=np.float64)
+    few = X[:: max(1, m // 8192)] - shift
+    scale = float(xp.abs(few).max()) or 1.0
+    few = (few / scale).astype(np.float32)
+    _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
+    ranks = [r for r in (8, 16, 32, 64, 96, 128, 192, 256) if r <= d // 2]
+    axes = xp.ascontiguousarray(axes[:, ::-1][:, : ranks[-1]])
+    sample = slice(0, m, max(1, m // 100))
+    sq_norms, along = xp.empty(m, dtype=np.float32), xp.empty((m, ranks[-1]), dtype=np.float32)
+    n_sample = len(range(m)[sample])
+    exact = xp.empty((n_sample, m), dtype=np.float32)
+    query = ((X[sample] - shift) / scale).astype(np.float32)
+
+    def run(rows: slice) -> None:
+        c = ((X[rows] - shift) / scale).astype(np.float32)
+        sq_norms[rows] = (c * c).sum(axis=1)
+        along[rows] = c @ axes.astype(np.float32)
+        exact[:, rows] = bk.products(query, c) + sq_norms[rows]
+
+    map_tiles(bk, run, m, 20 * d)
+    limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
+    best_price, best = m * (d + 32.0) + (2.0**15 + 2.0**13) * (k + 9), None
+    for r in ranks:
+        part = along[:, :r]
+        rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))
+        lower = bk.products(part[sample], part) - 2 * rest[sample][:, None] * rest + sq_norms
+        needed = xp.sort((lower <= limit).sum(axis=1))
+        for n_candidates in (k + 9, 32, 64, 128, 224):
+            doubtful = float((needed >= n_candidates).mean())
+            measured = min(n_candidates, k + float(needed.mean()))
+            price = m * (r + 32.0 + doubtful * d) + 2.0**15 * measured + 2.0**13 * n_candidates
+            if k < n_candidates < m and price < best_price:
+                best_price, best = price, (axes[:, :r], n_candidates)
+    return best
+
+
+def _propose(search: _Search, todo: Any, n_candidates: int, out: tuple[Any, Any]) -> Any:
     """Find the neighbours of the rows `todo` and return those that could not be certified."""
     bk, X = search.bk, search.X
     xp, (m, k) = bk.xp, out[0].shape
     offsets = search.low_norms.astype(np.float32)
-    n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
+    own = search.low_norms[todo] - search.floor
     bounds = xp.empty(todo.size)
 
     def run(tile: slice) -> None:
         rows = todo[tile]
         products = bk.products(search.base[rows], search.base)  # (t, m)
         places, limits = bk.select_smallest(products, offsets, n_candidates)
+        lower = None
+        if bk.reduces:
+            at = xp.maximum(places, 0)
+            lower = xp.take_along_axis(products, at, axis=1) + offsets[at]
+            lower = (lower + own[tile][:, None]) * (search.scale**2 * (1 - 1e-12))
         del products
-        out[0][rows], out[1][rows] = bk.rank_candidates(X, rows, places, k)
-        bounds[tile] = limits.astype(np.float64)
+        out[0][rows], out[1][rows] = bk.rank_candidates(X, rows, places, k, lower)
+        bounds[tile] = limits + own[tile]
 
     map_tiles(bk, run, int(todo.size), 4 * m)
     if n_candidates == m:
         return todo[:0]
-    bounds += search.low_norms[todo] - search.floor
     certified = out[0][todo, -1] < bounds * search.scale**2 * (1 - 1e-12)
     return todo[~certified]  # a sync
 

@@ -100,6 +100,31 @@ def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtype
     check_against_brute_force(cpu, X, k)
 
 
+@pytest.mark.parametrize("rank", [1, 4, 30])
+@pytest.mark.parametrize(
+    "case", ["normal float64", "784 columns", "one-hot", "large grid", "spread"]
+)
+def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank):
+    X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
+    axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
+    for n_candidates in (k + 1, 60):
+        monkeypatch.setattr(neighbors, "_reduction", lambda *_, n=n_candidates: (axes, n))
+        check_against_brute_force(cpu, X, k)
+
+
+def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
+    X = (normal(size=(3000, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
+    ranks = []
+    propose = neighbors._propose
+    monkeypatch.setattr(
+        neighbors, "_propose", lambda s, *rest: ranks.append(s.base.shape[1]) or propose(s, *rest)
+    )
+    for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
+        check_against_brute_force(cpu, data, 10)
+        assert ranks.pop(0) <= 31
+        ranks.clear()
+
+
 def test_what_float16_does_not_certify_is_done_again_and_counted(monkeypatch):
     X = normal(size=(2000, 20)).astype(np.float32)
     spoilt = with_outlier(X)

@@ -38,6 +38,7 @@ __all__ = [
     "product_error",
     "products",
     "rank_candidates",
+    "reduces",
     "row_hashes",
     "segment_sum",
     "select_smallest",
@@ -60,6 +61,7 @@ center_order = "C"  # of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once
 CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
 PARTS = 64  # of the rows at most, with sums of their own
+reduces = True  # products are slow enough here for bounds from principal components to pay
 
 
 def asarray(x: Any, dtype: Any = None) -> np.ndarray:
@@ -168,7 +170,6 @@ def select_smallest(
     Parameters
     ----------
     products : array of shape (t, m)
-        May be overwritten.
     offsets : array of shape (m,)
         The scores are products + offsets.
     n : int
@@ -182,15 +183,13 @@ def select_smallest(
         No score outside of `places` is below the row's threshold. A row with more ties than
         fit is cut short and has threshold -inf.
     """
-    products += offsets
-    scores = products
-    t, m = scores.shape
+    t, m = products.shape
     width = 4 * n + 32
     places = np.full((t, width), -1, dtype=np.int64)
-    thresholds = np.empty(t, dtype=scores.dtype)
+    thresholds = np.empty(t, dtype=products.dtype)
 
     def select(rows: slice) -> None:
-        block = scores[rows]
+        block = products[rows] + offsets
         limit = _nth_of_group_minima(block, n)
         flat = np.flatnonzero(block <= limit[:, None])
         row, column = np.divmod(flat, m)
@@ -200,9 +199,9 @@ def select_smallest(
         places[rows][row[keep], position[keep]] = column[keep]
         thresholds[rows] = np.where(counts <= width, limit, -np.inf)
 
-    step = max(1, 2**21 // m)
+    step = max(1, 2**20 // m)
     map_chunks(select, (slice(i, i + step) for i in range(0, t, step)))
-    return places, thresholds
+    return places[:, : int((places >= 0).sum(axis=1).max())], thresholds
 
 
 def _nth_of_group_minima(block: np.ndarray, n: int) -> np.ndarray:
@@ -253,7 +252,7 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
 
 
 def rank_candidates(
-    X: np.ndarray, rows: np.ndarray, places: np.ndarray, k: int
+    X: np.ndarray, rows: np.ndarray, places: np.ndarray, k: int, lower: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Measure the rows proposed to each row and return the k nearest, ties to the smaller number.
 
@@ -264,19 +263,60 @@ def rank_candidates(
         The rows' own numbers.
     places : int64 array of shape (t, width)
         The numbers proposed, all different, at least k beside the own; negative ones are skipped.
+    lower : array of shape (t, width), optional
+        Lower bounds of their squared distances: what they rule out is not measured.
 
     Returns
     -------
     sq_distances, numbers : float64 and int64 arrays of shape (t, k)
         See `pair_sq_distances`; ascending.
     """
-    m, own = X.shape[0], rows[:, None]
-    places = np.sort(np.where((places < 0) | (places == own), m, places), axis=1)
-    real = places < m
-    sq = np.full(places.shape, np.inf)
-    sq[real] = pair_sq_distances(X, np.broadcast_to(own, places.shape)[real], places[real])
-    order = np.argsort(sq, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(sq, order, axis=1), np.take_along_axis(places, order, axis=1)
+    real = (places >= 0) & (places != rows[:, None])
+    if lower is None:
+        rough = _rough_sq_distances(X, rows, places, real)
+    else:
+        lower = np.where(real, lower, np.inf)
+        first = real & (lower <= np.partition(lower, k - 1, axis=1)[:, k - 1 : k])
+        rough = _rough_sq_distances(X, rows, places, first)
+        rest = real & ~first & (lower <= _rough_limit(rough, k, X.shape[1]))
+        np.minimum(rough, _rough_sq_distances(X, rows, places, rest), out=rough)
+    row, column = np.nonzero(real & (rough <= _rough_limit(rough, k, X.shape[1])))
+    number = places[row, column]
+    sq = pair_sq_distances(X, rows[row], number)
+    order = np.lexsort((number, sq, row))
+    start = np.searchsorted(row, np.arange(rows.size))
+    best = order[start[:, None] + np.arange(k)]
+    return sq[best], number[best]
+
+
+def _rough_limit(rough: np.ndarray, k: int, d: int) -> np.ndarray:
+    """Bound the k-th smallest distance of each row from above, and what may pass for it in float32.
+
+    `rough` is off by d + 8 units in the last place, or by 2 d times the smallest number.
+    """
+    single = np.finfo(np.float32)
+    kth = np.partition(rough, k - 1, axis=1)[:, k - 1 : k].astype(np.float64)
+    return kth * (1 + 4 * (d + 8) * float(single.eps)) + 8 * d * float(single.tiny)
+
+
+def _rough_sq_distances(
+    X: np.ndarray, rows: np.ndarray, places: np.ndarray, which: np.ndarray
+) -> np.ndarray:
+    """Return ‖X[rows] - X[places]‖² in float32 where `which` says so, elsewhere infinity."""
+    out = np.full(places.shape, np.inf, dtype=np.float32)
+    row, column = np.nonzero(which)
+    own, other = rows[row], places[row, column]
+    found = np.empty(row.size, dtype=np.float32)
+
+    def measure(pairs: slice) -> None:
+        with np.errstate(over="ignore", under="ignore"):
+            difference = (X[own[pairs]] - X[other[pairs]]).astype(np.float32, copy=False)
+            np.einsum("ij,ij->i", difference, difference, out=found[pairs])
+
+    step = max(1, 2**17 // X.shape[1])
+    map_chunks(measure, (slice(i, i + step) for i in range(0, row.size, step)))
+    out[row, column] = found
+    return out
 
 
 def row_hashes(X: np.ndarray, factors: np.ndarray) -> np.ndarray:

@@ -40,6 +40,7 @@ __all__ = [
     "product_error",
     "products",
     "rank_candidates",
+    "reduces",
     "row_hashes",
     "segment_sum",
     "select_smallest",
@@ -59,6 +60,7 @@ panel_width = 2048
 tile_bytes = 2**31
 center_order = "F"
 sweep_window = 8
+reduces = False
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block
@@ -240,9 +242,9 @@ def select_smallest(
     """See `cpu.select_smallest`."""
     t, m = products.shape
     if n > SELECT_THREADS:
-        products += offsets
-        order = cp.argpartition(products, n - 1, axis=1)[:, :n]
-        return order.astype(np.int64), cp.take_along_axis(products, order, axis=1).max(axis=1)
+        scores = products + offsets
+        order = cp.argpartition(scores, n - 1, axis=1)[:, :n]
+        return order.astype(np.int64), cp.take_along_axis(scores, order, axis=1).max(axis=1)
     width = 4 * n + 32
     places = cp.full((t, width), -1, dtype=np.int64)
     limits = cp.empty(t, dtype=products.dtype)
@@ -253,9 +255,13 @@ def select_smallest(
 
 
 def rank_candidates(
-    X: cp.ndarray, rows: cp.ndarray, places: cp.ndarray, k: int
+    X: cp.ndarray,
+    rows: cp.ndarray,
+    places: cp.ndarray,
+    k: int,
+    lower: cp.ndarray | None = None,  # noqa: ARG001 - the seam's signature
 ) -> tuple[cp.ndarray, cp.ndarray]:
-    """See `cpu.rank_candidates`."""
+    """See `cpu.rank_candidates`; all are measured."""
     t, width = places.shape
     X = cp.ascontiguousarray(X)
     rows = cp.ascontiguousarray(rows, dtype=np.int64)
