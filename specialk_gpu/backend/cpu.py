@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy
 import scipy.sparse as sparse
+from scipy.sparse._sparsetools import csr_matvecs
 from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
@@ -381,17 +382,24 @@ def spmm(
 
     X, out and source are of shape (m, w), weights of shape (w,), all of the dtype of A.
     """
-    product = A @ X
-    if shift:
-        product -= X.dtype.type(shift) * X
-    product *= X.dtype.type(alpha)
-    if beta:
-        out *= X.dtype.type(beta)
-        out += product
-    else:
-        out[...] = product
-    if source is not None:
-        out += source * weights
+    m, width = X.shape
+    number = X.dtype.type
+    data = A.data if alpha == 1 else A.data * number(alpha)
+    step = max(1, 2**17 // width)  # rows of out that stay in the cache
+    for start in range(0, m, step):
+        rows = slice(start, min(start + step, m))
+        part = out[rows]
+        if beta:
+            part *= number(beta)
+        else:
+            part[...] = 0
+        if source is not None:
+            part += source[rows] * weights
+        if shift:
+            part -= X[rows] * number(alpha * shift)
+        indptr = A.indptr[start : rows.stop + 1]
+        # what A @ X calls, but adding to what is there
+        csr_matvecs(part.shape[0], m, width, indptr, A.indices, data, X.ravel(), part.ravel())
 
 
 def lanczos(
