@@ -237,14 +237,17 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     xp, m = bk.xp, X.shape[0]
     out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
     few = min(m, k + 1 + (8 if k <= 32 else 16))
-    plans = [(dtype, None, few) for dtype in bk.product_dtypes()]
+    plans = [(dtype, None, [few]) for dtype in bk.product_dtypes()]
     if bk.reduces and (reduction := _reduction(bk, X, k)):
-        plans.insert(0, ("float32", *reduction))
+        axes, n_candidates = reduction
+        plans.insert(0, ("float32", axes, [n_candidates, min(m, 32 * n_candidates)]))
     doubtful, n_redone = xp.arange(m), []
-    for dtype, axes, n_candidates in plans:
-        if doubtful.size:
-            doubtful = _propose(_prepare(bk, X, dtype, axes), doubtful, n_candidates, out)
-            n_redone.append(int(doubtful.size))
+    for dtype, axes, counts in plans:
+        search = _prepare(bk, X, dtype, axes) if doubtful.size else None
+        for n_candidates in counts:
+            if doubtful.size:
+                doubtful = _propose(search, doubtful, n_candidates, out)
+                n_redone.append(int(doubtful.size))
     if doubtful.size:
         _redo(bk, X, doubtful, *out)
     logger.info("neighbours: of %d rows, %s were not certified at first", m, n_redone)
