@@ -341,14 +341,20 @@ def _merge(bk: ModuleType, m: int, n: int, parts: list[_Part]) -> tuple[Any, Any
     vectors = xp.zeros((m, order.size), dtype=parts[0].vectors.dtype)
     for i, part in enumerate(parts):
         columns = np.flatnonzero(part_of[order] == i)
-        if columns.size:
-            chosen = part.vectors[:, bk.asarray(place[order][columns])]
-            vectors[part.rows[:, None], bk.asarray(columns)[None, :]] = chosen
-    step = bk.panel_width
-    for start in range(0, order.size, step):
-        panel = vectors[:, start : start + step]
+        chosen = place[order][columns]
+        if columns.size == order.size and np.array_equal(chosen, np.arange(part.values.size)):
+            vectors[part.rows] = part.vectors  # nothing to pick, and far faster
+        elif columns.size:
+            picked = part.vectors[:, bk.asarray(chosen)]
+            vectors[part.rows[:, None], bk.asarray(columns)[None, :]] = picked
+
+    def fix_signs(columns: slice) -> None:
+        panel = vectors[:, columns]
         largest = xp.argmax(xp.abs(panel), axis=0)
         panel *= xp.where(panel[largest, xp.arange(panel.shape[1])] < 0, -1, 1).astype(panel.dtype)
+
+    step = bk.panel_width
+    bk.map_chunks(fix_signs, (slice(j, j + step) for j in range(0, order.size, step)))
     return bk.asarray(values[order]), vectors
 
 
