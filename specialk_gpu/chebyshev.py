@@ -173,14 +173,14 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
     xp, m = bk.xp, A.shape[0]
     n_vectors, n_steps = 8, min(40, m)
     v = random_block(bk, m, n_vectors, rng.randint(2**32), A.dtype)
-    v /= xp.sqrt((v * v).sum(axis=0))
+    v /= xp.sqrt(bk.column_dots(v, v))
     previous = xp.zeros_like(v)
     alphas, betas = [], [xp.zeros(n_vectors, dtype=A.dtype)]
     for _ in range(n_steps):
         w = product(bk, A, v) - betas[-1] * previous
-        alphas.append((w * v).sum(axis=0))
+        alphas.append(bk.column_dots(w, v))
         w -= alphas[-1] * v
-        betas.append(xp.sqrt((w * w).sum(axis=0)))
+        betas.append(xp.sqrt(bk.column_dots(w, w)))
         previous, v = v, w / xp.where(betas[-1] > 0, betas[-1], 1)
     alpha = bk.to_numpy(xp.stack(alphas)).astype(np.float64)
     beta = bk.to_numpy(xp.stack(betas[1:])).astype(np.float64)
@@ -253,7 +253,7 @@ def _filter(
             del before, source
             filtered, now = now, v * heads[columns]
             now += filtered
-        norm = xp.sqrt((now * now).sum(axis=0))
+        norm = xp.sqrt(bk.column_dots(now, now))
         now /= xp.where(norm > 0, norm, 1)
         V[:, columns] = now
 
@@ -299,14 +299,14 @@ def _orthonormalise(bk: ModuleType, V: Any, locked: Any, rng: Any) -> Any:
         if factor is None:
             _replace_dependent(bk, V, gram, rng)
         else:
-            _multiply_upper(bk, V, xp.linalg.inv(factor).T)
+            _multiply_upper(bk, V, bk.inverse_lower(factor).T)
     msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
     raise ConvergenceError(msg)
 
 
 def _finish(bk: ModuleType, V: Any, gram: Any) -> None:
     """Make nearly orthonormal columns orthonormal to the last digits, in place."""
-    _multiply_upper(bk, V, bk.xp.linalg.inv(bk.xp.linalg.cholesky(gram)).T)
+    _multiply_upper(bk, V, bk.inverse_lower(bk.xp.linalg.cholesky(gram)).T)
 
 
 def _multiply_upper(bk: ModuleType, V: Any, T: Any) -> None:
@@ -329,7 +329,7 @@ def _cholesky(xp: Any, gram: Any) -> Any | None:
         return None
     # a pivot near √eps is rounding; CuPy returns a failed factor without a word
     eps = float(np.finfo(gram.dtype).eps)
-    safe = bool((xp.diagonal(factor) > 10 * math.sqrt(eps * gram.shape[0])).all())
+    safe = float(xp.diagonal(factor).copy().min()) > 10 * math.sqrt(eps * gram.shape[0])
     safe = safe and float(xp.abs(factor @ factor.T - gram).max()) < math.sqrt(eps)
     return factor if safe else None
 
@@ -357,7 +357,7 @@ def _expanded(bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any) 
     _finish(bk, V, gram)
     room = m - V.shape[1] - locked.shape[1]
     image = product(bk, A, xp.ascontiguousarray(V[:, :room]))
-    image /= xp.sqrt((image * image).sum(axis=0).max())
+    image /= xp.sqrt(bk.column_dots(image, image).max())
     _finish(bk, image, _orthonormalise(bk, image, xp.concatenate([locked, V], axis=1), rng))
     return xp.concatenate([V, image], axis=1)
 
@@ -380,7 +380,7 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
         H[: columns.stop, columns] = V[:, : columns.stop].T @ image
     del image
     H = xp.triu(H) + xp.triu(H, 1).T
-    to_orthonormal = xp.linalg.inv(xp.linalg.cholesky(gram))
+    to_orthonormal = bk.inverse_lower(xp.linalg.cholesky(gram))
     H = to_orthonormal @ H @ to_orthonormal.T
     values, basis = xp.linalg.eigh((H + H.T) / 2)
     order = xp.argsort(-xp.abs(values))
@@ -396,8 +396,9 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(V[:, columns])
         r = product(bk, A, v) - v * values[columns]
-        norms[columns] = xp.sqrt((r.astype(np.float64, copy=False) ** 2).sum(axis=0))
         residuals[:, columns] = r
+        r = r.astype(np.float64, copy=False)
+        norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
     bk.map_chunks(measure, _panels(bk, width))
     return bk.to_numpy(values), bk.to_numpy(norms), residuals

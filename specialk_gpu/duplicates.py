@@ -41,7 +41,7 @@ def duplicate_groups(X: Any) -> tuple[Any, Any] | None:
         if first.size == m:
             return None
         if all(
-            bool((X[start : start + step] == X[first[group[start : start + step]]]).all())
+            bk.all_true(X[start : start + step] == X[first[group[start : start + step]]])
             for start in range(0, m, step)
         ):
             order = xp.argsort(first)

@@ -132,7 +132,7 @@ def eigenpairs(
     residuals, orthogonality = _verify(bk, W, values, vectors)
     message = " ".join(part.failure for part in parts if part.failure)
     complete = not message
-    loose = int((residuals > tol).sum())
+    loose = int((residuals > tol).astype(np.int64).sum())
     if loose:
         message += (
             f" {loose} of {n} eigenpairs have a residual above tol={tol:g} "
@@ -369,7 +369,7 @@ def _verify(bk: ModuleType, W: Any, values: Any, vectors: Any) -> tuple[Any, flo
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(vectors[:, columns], dtype=np.float64)
         r = product(bk, W, v) - v * values[columns]
-        norms[columns] = xp.sqrt((r * r).sum(axis=0)) / scale
+        norms[columns] = xp.sqrt(bk.column_dots(r, r)) / scale
 
     step = bk.panel_width
     bk.map_chunks(measure, (slice(j, min(j + step, n)) for j in range(0, n, step)))

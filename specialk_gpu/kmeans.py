@@ -301,8 +301,12 @@ def _lloyd(
         now = _assign(points, centers, sizes[active])
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
-            changed = (now.labels != before).any(axis=1)
-        state = [changed, now.sq_distances.sum(axis=1), (now.counts == 0).sum(axis=1)]
+            changed = xp.abs(now.labels - before).max(axis=1)
+        state = [
+            changed,
+            now.sq_distances.sum(axis=1),
+            (now.counts == 0).astype(np.float64).sum(axis=1),
+        ]
         state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
         changed, inertia = state[0] > 0, state[1]
         n_empty = state[2] - (centers.shape[1] - sizes[active])

@@ -97,7 +97,7 @@ def features(X: Any) -> Any:
     if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
         msg = f"X must have two dimensions, two rows and a column at least, got shape {X.shape}."
         raise ValueError(msg)
-    if not bool(bk.xp.isfinite(X).all()):
+    if not bk.all_true(bk.xp.isfinite(X)):
         kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
         msg = f"Input X contains {kind}."
         raise ValueError(msg)
@@ -183,7 +183,9 @@ def _prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> _Se
     """
     xp = bk.xp
     m, d = X.shape
-    shift = X.mean(axis=0, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # every finite shift will do
+        shift = (xp.ones(m, dtype=X.dtype) @ X).astype(np.float64) / m
+    shift = xp.where(xp.isfinite(shift), shift, 0)
     if _is_integral(bk, X):
         shift = xp.rint(shift)
     centred = []  # the largest entry of each tile
@@ -222,12 +224,12 @@ def _is_integral(bk: ModuleType, X: Any) -> bool:
     """Say whether all entries are integers so small that products of rows are exact."""
     xp = bk.xp
     sample = X[: min(64, X.shape[0])]
-    if not bool((sample == xp.rint(sample)).all()):
+    if not bk.all_true(sample == xp.rint(sample)):
         return False
     parts = map_tiles(
-        bk, lambda rows: (X[rows] == xp.rint(X[rows])).all(), X.shape[0], 16 * X.shape[1]
+        bk, lambda rows: bk.all_true(X[rows] == xp.rint(X[rows])), X.shape[0], 16 * X.shape[1]
     )
-    if not bool(xp.stack(parts).all()):
+    if not all(parts):
         return False
     return float(xp.abs(X).max()) ** 2 * X.shape[1] * 16 < 2.0**53
 
@@ -339,7 +341,7 @@ def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) ->
         rows = doubtful[tile]
         lower, slack = _float64_bounds(search, rows, exact=exact)
         lower[xp.arange(rows.size), rows] = np.inf
-        limit = xp.partition(lower + slack, k - 1, axis=1)[:, k - 1 : k]
+        limit = _upper_limit(xp, lower + slack, k)
         row, column = xp.nonzero(lower <= limit)
         if exact:
             sq = lower[row, column] * search.scale**2
@@ -351,6 +353,19 @@ def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) ->
         out_sq[rows], out_index[rows] = sq[best], column[best]
 
     map_tiles(bk, run, int(doubtful.size), 64 * m)
+
+
+def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
+    """Bound each row's k-th smallest from above, by that of the minima of groups of columns.
+
+    CuPy's `partition` shares data between the lanes of a warp without a barrier.
+    """
+    t, m = upper.shape
+    groups = max(8 * k, 256)
+    size = m // groups
+    if size >= 2:
+        upper = upper[:, : groups * size].reshape(t, groups, size).min(axis=2)
+    return xp.sort(upper, axis=1)[:, k - 1 : k]
 
 
 def _float64_bounds(search: _Search, rows: Any, *, exact: bool) -> tuple[Any, Any]:

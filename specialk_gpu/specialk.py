@@ -393,7 +393,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             wanted = 200 if m < 5000 else 1000
         n = max(1, min(int(wanted), m - 1))
         pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=rng)
-        n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).sum())
+        n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).astype(np.int64).sum())
         if n_isolated:
             warnings.warn(
                 f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, their "

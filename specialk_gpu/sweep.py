@@ -311,7 +311,7 @@ def _largest_columns(bk: Any, D: Any, n_columns: int | None) -> Any:
     norms = xp.empty(D.shape[1])
     for start in range(0, D.shape[1], bk.panel_width):
         panel = D[:, start : start + bk.panel_width].astype(np.float64)
-        norms[start : start + bk.panel_width] = (panel * panel).sum(axis=0)
+        norms[start : start + bk.panel_width] = bk.column_dots(panel, panel)
     chosen = xp.sort(xp.argsort(-norms, kind="stable")[:n_columns])
     return D[:, chosen].astype(np.float64)
 

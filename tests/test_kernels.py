@@ -12,6 +12,7 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
 
 import specialk_gpu.backend
@@ -139,6 +140,7 @@ def gpu(kernels, monkeypatch):
     )
     cupyx.scatter_min = np.minimum.at
     cupyx.scipy, cupyx_scipy.sparse = cupyx_scipy, scipy.sparse
+    monkeypatch.setitem(sys.modules, "cupyx.scipy.linalg", scipy.linalg)
     for module in (cupy, cupy.cuda, cupyx, cupyx_scipy):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)

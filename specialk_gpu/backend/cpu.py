@@ -13,20 +13,24 @@ from typing import Any
 import numpy as np
 import scipy
 import scipy.sparse as sparse
+from scipy.linalg import solve_triangular
 from scipy.sparse._sparsetools import csr_matvecs
 from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 __all__ = [
+    "all_true",
     "as_float32",
     "asarray",
     "center_order",
+    "column_dots",
     "connected_components",
     "describe",
     "device_of",
     "draw_rows",
     "free_memory",
+    "inverse_lower",
     "lanczos",
     "locality_order",
     "map_chunks",
@@ -78,6 +82,21 @@ def to_numpy(x: Any) -> np.ndarray:
 def device_of(x: Any) -> AbstractContextManager:  # noqa: ARG001 - the seam's signature
     """Return a context in which the device of `x` is the current one."""
     return nullcontext()
+
+
+def all_true(x: np.ndarray) -> bool:
+    """Say whether all entries of a boolean array are true."""
+    return bool(x.all())
+
+
+def column_dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Return the products of the columns of X with those of Y: (w,) for two arrays (m, w)."""
+    return (X * Y).sum(axis=0)
+
+
+def inverse_lower(L: np.ndarray) -> np.ndarray:
+    """Return the inverse of a lower triangular matrix."""
+    return solve_triangular(L, np.eye(L.shape[0], dtype=L.dtype), lower=True, check_finite=False)
 
 
 def synchronize() -> None:

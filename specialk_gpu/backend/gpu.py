@@ -19,14 +19,17 @@ import cupyx.scipy.sparse as sparse
 import numpy as np
 
 __all__ = [
+    "all_true",
     "as_float32",
     "asarray",
     "center_order",
+    "column_dots",
     "connected_components",
     "describe",
     "device_of",
     "draw_rows",
     "free_memory",
+    "inverse_lower",
     "lanczos",
     "locality_order",
     "map_chunks",
@@ -125,6 +128,23 @@ def device_of(x: Any) -> AbstractContextManager:
         return x.device
     kind, index = getattr(x, "__dlpack_device__", lambda: (1, 0))()
     return cp.cuda.Device(index) if int(kind) in (2, 13) else nullcontext()  # not the host's
+
+
+def all_true(x: cp.ndarray) -> bool:
+    """See `cpu.all_true`; `min` of integers comes compiled, `all` takes seconds to compile."""
+    return not x.size or bool(cp.ascontiguousarray(x).view(np.int8).min())
+
+
+def column_dots(X: cp.ndarray, Y: cp.ndarray) -> cp.ndarray:
+    """See `cpu.column_dots`; CuPy sums along the first axis in one block for 32 columns."""
+    return cp.ones(X.shape[0], dtype=X.dtype) @ (X * Y)
+
+
+def inverse_lower(L: cp.ndarray) -> cp.ndarray:
+    """See `cpu.inverse_lower`."""
+    from cupyx.scipy.linalg import solve_triangular
+
+    return solve_triangular(L, cp.eye(L.shape[0], dtype=L.dtype), lower=True)
 
 
 def synchronize() -> None:
@@ -310,10 +330,10 @@ def connected_components(W: sparse.csr_matrix) -> tuple[int, cp.ndarray]:
         cupyx.scatter_min(hooked, root[row], root[W.indices])
         while True:
             shorter = hooked[hooked]
-            if bool((shorter == hooked).all()):
+            if all_true(shorter == hooked):
                 break
             hooked = shorter
-        if bool((hooked == root).all()):
+        if all_true(hooked == root):
             break
         root = hooked
     roots, component = cp.unique(root, return_inverse=True)
@@ -353,11 +373,11 @@ def operator(A: sparse.csr_matrix) -> Any:
     degree = int(cp.diff(A.indptr).max())
     ones = cp.zeros((m, padded), dtype=np.float16)
     indptr = to_numpy(A.indptr)
-    step = max(1, tile_bytes * m // (16 * A.nnz))
+    step = max(1, min(tile_bytes * m // (16 * A.nnz), (2**31 - 1) // padded))
     for start in range(0, m, step):
         low, high = int(indptr[start]), int(indptr[min(start + step, m)])
-        row = cp.searchsorted(A.indptr, cp.arange(low, high), side="right") - 1
-        ones[row, A.indices[low:high]] = 1
+        row = cp.searchsorted(A.indptr, cp.arange(low, high), side="right") - 1 - start
+        ones[start : start + step][row, A.indices[low:high]] = 1  # CuPy < 14.1 flattens in int32
     bits = min(11, 24 - math.ceil(math.log2(degree)))
     return _Indicator(ones, float(A.data[0]), bits, A.shape, A.dtype)
 
