@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, on_its_device
 
 __all__ = [
     "ClusterStats",
@@ -47,6 +47,7 @@ class ClusterStats(NamedTuple):
     squares: Any
 
 
+@on_its_device
 def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
     """Accumulate the statistics that `zz_top` needs, in one pass over D.
 
@@ -70,6 +71,7 @@ def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
     return ClusterStats(*(x[0] for x in stats))
 
 
+@on_its_device
 def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
     r"""Bound, for every pair of clusters, the probability that they are one cluster.
 

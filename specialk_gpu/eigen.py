@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.chebyshev import chebyshev, find_missed, product
 
 __all__ = ["Eigenpairs", "eigenpairs"]
@@ -72,6 +72,7 @@ class _Part(NamedTuple):
     failure: str
 
 
+@on_its_device
 def eigenpairs(
     W: Any,
     n: int,

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, on_its_device
 
 __all__ = ["embed"]
 
 
+@on_its_device
 def embed(values: Any, vectors: Any, *, drop_correlated: float | None = None) -> Any:
     r"""Return :math:`D_{ji} = |V_{ji}|\,|\lambda_i|^{1/2}` [HD19, Algorithm 1, line 2].
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.neighbors import (
     count_within,
     features,
@@ -29,6 +29,7 @@ class RadiusGraph(NamedTuple):
     radius: float
 
 
+@on_its_device
 def knn_graph(X: Any, n_neighbors: int = 10, *, weights: str = "connectivity") -> Any:
     r"""Build W_C, the symmetrically normalised nearest-neighbour graph.
 
@@ -112,6 +113,7 @@ def normalised(G: Any) -> Any:
     return G
 
 
+@on_its_device
 def radius_graph(
     X: Any, n_neighbors: int = 10, *, coverage: float = 0.99, radius: float | None = None
 ) -> RadiusGraph:
@@ -198,6 +200,7 @@ def refuse_edges(n_edges: int, free: int, radius: float) -> None:
         raise MemoryError(msg)
 
 
+@on_its_device
 def affinity_matrix(W: Any) -> Any:
     """Check a given affinity and return it as a symmetric CSR matrix of float64.
 

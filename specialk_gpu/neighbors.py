@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of, map_tiles
+from specialk_gpu.backend import backend_of, map_tiles, on_its_device
 from specialk_gpu.duplicates import duplicate_groups, first_members
 
 __all__ = [
@@ -104,6 +104,7 @@ def features(X: Any) -> Any:
     return X
 
 
+@on_its_device
 def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     r"""Find the exact nearest neighbours of every row of `X` among the other rows.
 

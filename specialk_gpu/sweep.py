@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 
@@ -166,6 +166,7 @@ def decide(
     return ks[int(np.flatnonzero(drops == drops.max())[-1])]
 
 
+@on_its_device
 def sweep(
     D: Any,
     *,

@@ -13,6 +13,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
+import specialk_gpu
 from specialk_gpu import SpecialK
 from specialk_gpu.backend import cpu, cuda_verdict, get_backend
 
@@ -352,7 +353,20 @@ def test_stages_run_within_the_device_of_the_input(bk, monkeypatch, fails):
     monkeypatch.setattr(bk, "device_of", recorded)
     with pytest.raises(ValueError, match="got 301") if fails else nullcontext():
         fit(bk, BLOBS, n_clusters=301 if fails else 2)
-    assert events == ["enter", "exit"]
+    depth = np.cumsum([1 if event == "enter" else -1 for event in events])
+    assert depth[-1] == 0
+    assert (depth[:-1] > 0).all()  # the estimator's own surrounds those of the stages
+
+
+@pytest.mark.parametrize("name", ["nearest_neighbors", "knn_graph", "radius_graph", "sweep"])
+def test_functions_run_within_the_device_of_their_first_argument(bk, monkeypatch, name):
+    seen = []
+    monkeypatch.setattr(bk, "device_of", lambda x: seen.append(x) or nullcontext())
+    X = bk.asarray(BLOBS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        getattr(specialk_gpu, name)(X, **({"max_clusters": 2} if name == "sweep" else {}))
+    assert seen[0] is X
 
 
 @pytest.mark.gpu

@@ -8,6 +8,7 @@ CuPy is imported in `gpu` alone, and only when that module is asked for.
 
 from __future__ import annotations
 
+import functools
 import os
 import warnings
 from collections.abc import Callable
@@ -83,6 +84,18 @@ def map_tiles(
 def tile_rows(bk: ModuleType, bytes_per_row: int) -> int:
     """Return how many rows of that size make a tile: `bk.tile_bytes`, or a 16th of what is free."""
     return max(1, min(bk.tile_bytes, bk.free_memory() // 16) // max(bytes_per_row, 1))
+
+
+def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run `function` with the device of its first argument as the current one."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        x = args[0] if args else next(iter(kwargs.values()), None)
+        with backend_of(x).device_of(x):
+            return function(*args, **kwargs)
+
+    return run
 
 
 def cuda_verdict() -> Verdict:
