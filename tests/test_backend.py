@@ -12,6 +12,7 @@ import pytest
 from oracles import csr, readonly, sq_distance
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
+from threadpoolctl import threadpool_limits
 
 import specialk_gpu
 from specialk_gpu import backend
@@ -346,6 +347,17 @@ def test_chunks_keep_their_order_on_any_number_of_threads(bk, monkeypatch, threa
     monkeypatch.setenv("OMP_NUM_THREADS", threads)
     chunks = [slice(i, i + 1) for i in range(20)]
     assert bk.map_chunks(lambda chunk: chunk.start, iter(chunks)) == list(range(20))
+
+
+def test_limits_on_threads_are_respected(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    free = cpu.n_threads()
+    assert 1 <= free <= len(os.sched_getaffinity(0))
+    with threadpool_limits(limits=1):
+        assert cpu.n_threads() == 1
+    assert cpu.n_threads() == free
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert cpu.n_threads() == 1
 
 
 def test_products_for_proposals_end_with_float32(bk):

@@ -145,13 +145,12 @@ def describe() -> dict[str, Any]:
 
 
 def n_threads() -> int:
-    """Return how many threads to use: OMP_NUM_THREADS, else the cores of this process."""
+    """Return how many threads to use: what OMP_NUM_THREADS, threadpoolctl and the system allow."""
+    from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+
+    allowed = _openmp_effective_n_threads()
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    if asked.isdigit() and int(asked) > 0:
-        return int(asked)
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return min(int(asked), allowed) if asked.isdigit() and int(asked) > 0 else allowed
 
 
 def map_chunks(function: Callable[[slice], Any], chunks: Iterable[slice]) -> list[Any]:
