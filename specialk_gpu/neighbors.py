@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of, map_tiles, on_its_device
+from specialk_gpu.distances import Search, is_integral, prepare, reduction
 from specialk_gpu.duplicates import duplicate_groups, first_members
 
 __all__ = [
@@ -48,28 +49,6 @@ class Neighbors(NamedTuple):
     distances: Any
     indices: Any
     n_redone: int
-
-
-class _Search(NamedTuple):
-    """What a tile of scores needs: centred rows, their squared norms, and error bounds.
-
-    For rows i, j and the base b the score (s_j - loss_j) - 2 b_i·b_j, plus s_i - loss_i, is a
-    lower bound of the squared distance in units of scale², and 2 (loss_i + loss_j) more is an
-    upper bound, both to within `floor`.
-    """
-
-    bk: ModuleType
-    X: Any  # (m, d) as given
-    scale: float  # power of two
-    base: Any  # (m, d or more) centred, scaled, and rounded to the dtype of the products
-    sq_norms: Any  # (m,) float64, before that rounding
-    loss: Any  # (m,) float64
-    floor: float  # absolute error, from underflow
-
-    @property
-    def low_norms(self) -> Any:
-        """Return s - loss."""
-        return self.sq_norms - self.loss
 
 
 def features(X: Any) -> Any:
@@ -170,83 +149,18 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
     return X.astype(np.float64) / unit, unit
 
 
-def _prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> _Search:
-    r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
-
-    With c a centred row, b what it is rounded to and a = ‖c - b‖, the product of two rows is off
-    by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`, twice which is at most the sum over both of
-    :math:`a^2/τ + τ (‖c‖ + a)^2` for any τ > 0: a row that rounds badly costs itself the most.
-    To this come β‖b‖², in units of half an eps the error of the product itself, 4 for the
-    centring, 3 for norms and the last subtraction, and room for second order.
-
-    With orthonormal `axes` (d, r), c is replaced by its coordinates along them and the norm of
-    the rest. That moves no two rows farther apart, so that lower bounds remain such.
-    """
-    xp = bk.xp
-    m, d = X.shape
-    with np.errstate(over="ignore", invalid="ignore"):  # every finite shift will do
-        shift = (xp.ones(m, dtype=X.dtype) @ X).astype(np.float64) / m
-    shift = xp.where(xp.isfinite(shift), shift, 0)
-    if _is_integral(bk, X):
-        shift = xp.rint(shift)
-    centred = []  # the largest entry of each tile
-    map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
-    largest = float(xp.stack(centred).max())
-    scale = 2.0 ** (math.frexp(largest)[1]) if largest > 0 else 1.0
-    sums = np.finfo(np.float32 if dtype == "float16" else dtype)
-    width = d if axes is None else axes.shape[1] + 1
-    base = xp.zeros((m, -(-width // 8) * 8 if dtype == "float16" else width), dtype=dtype)
-    sq_norms, rounding = xp.empty(m), xp.empty(m)
-
-    def run(rows: slice) -> None:
-        c = (X[rows] - shift) / scale
-        sq_norms[rows] = (c * c).sum(axis=1)
-        if axes is not None:
-            c = c @ axes
-            rest = xp.sqrt(xp.maximum(sq_norms[rows] - (c * c).sum(axis=1), 0))
-            c = xp.concatenate([c, rest[:, None]], axis=1)
-        base[rows, :width] = c
-        c -= base[rows, :width]
-        rounding[rows] = xp.sqrt((c * c).sum(axis=1))
-
-    map_tiles(bk, run, m, 32 * d)
-    norms = xp.sqrt(sq_norms)
-    if axes is not None:
-        rounding += 2e-6 * norms  # what the root makes of the rounding of a difference, and more
-    tau = xp.maximum(xp.sort(rounding / xp.maximum(norms, 1e-300))[m // 2], 1e-30)
-    reach = (norms + rounding) ** 2
-    beta = bk.product_error(width, dtype) + 16 * float(sums.eps) / 2
-    loss = 1.01 * (beta * reach + rounding**2 / tau + tau * reach)
-    floor = (d + 16) * float(sums.tiny) * 4
-    return _Search(bk, X, scale, base, sq_norms, loss, floor)
-
-
-def _is_integral(bk: ModuleType, X: Any) -> bool:
-    """Say whether all entries are integers so small that products of rows are exact."""
-    xp = bk.xp
-    sample = X[: min(64, X.shape[0])]
-    if not bk.all_true(sample == xp.rint(sample)):
-        return False
-    parts = map_tiles(
-        bk, lambda rows: bk.all_true(X[rows] == xp.rint(X[rows])), X.shape[0], 16 * X.shape[1]
-    )
-    if not all(parts):
-        return False
-    return float(xp.abs(X).max()) ** 2 * X.shape[1] * 16 < 2.0**53
-
-
 def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
     xp, m = bk.xp, X.shape[0]
     out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
     few = min(m, k + 1 + (8 if k <= 32 else 16))
     plans = [(dtype, None, [few]) for dtype in bk.product_dtypes()]
-    if bk.reduces and (reduction := _reduction(bk, X, k)):
-        axes, n_candidates = reduction
+    if bk.reduces and (found := reduction(bk, X, k)):
+        axes, n_candidates = found
         plans.insert(0, ("float32", axes, [n_candidates, min(m, 32 * n_candidates)]))
     doubtful, n_redone = xp.arange(m), []
     for dtype, axes, counts in plans:
-        search = _prepare(bk, X, dtype, axes) if doubtful.size else None
+        search = prepare(bk, X, dtype, axes) if doubtful.size else None
         for n_candidates in counts:
             if doubtful.size:
                 doubtful = _propose(search, doubtful, n_candidates, out)
@@ -257,53 +171,7 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     return *out, n_redone[0]
 
 
-def _reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
-    """Choose principal axes (d, r) and a number of candidates for a first search, if it pays.
-
-    A sample of rows tells how many others would have to be measured with r axes. A pair that is
-    measured costs about as much as 2^15 multiply-adds of a product, one that is selected 2^13,
-    and a row that stays doubtful a search with all columns.
-    """
-    xp, (m, d) = bk.xp, X.shape
-    if m < 2000 or d < 48:
-        return None
-    shift = X.mean(axis=0, dtype=np.float64)
-    few = X[:: max(1, m // 8192)] - shift
-    scale = float(xp.abs(few).max()) or 1.0
-    few = (few / scale).astype(np.float32)
-    _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
-    ranks = [r for r in (8, 16, 32, 64, 96, 128, 192, 256) if r <= d // 2]
-    axes = xp.ascontiguousarray(axes[:, ::-1][:, : ranks[-1]])
-    sample = slice(0, m, max(1, m // 100))
-    sq_norms, along = xp.empty(m, dtype=np.float32), xp.empty((m, ranks[-1]), dtype=np.float32)
-    n_sample = len(range(m)[sample])
-    exact = xp.empty((n_sample, m), dtype=np.float32)
-    query = ((X[sample] - shift) / scale).astype(np.float32)
-
-    def run(rows: slice) -> None:
-        c = ((X[rows] - shift) / scale).astype(np.float32)
-        sq_norms[rows] = (c * c).sum(axis=1)
-        along[rows] = c @ axes.astype(np.float32)
-        exact[:, rows] = bk.products(query, c) + sq_norms[rows]
-
-    map_tiles(bk, run, m, 20 * d)
-    limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
-    best_price, best = m * (d + 32.0) + (2.0**15 + 2.0**13) * (k + 9), None
-    for r in ranks:
-        part = along[:, :r]
-        rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))
-        lower = bk.products(part[sample], part) - 2 * rest[sample][:, None] * rest + sq_norms
-        needed = xp.sort((lower <= limit).sum(axis=1))
-        for n_candidates in (k + 9, 32, 64, 128, 224):
-            doubtful = float((needed >= n_candidates).mean())
-            measured = min(n_candidates, k + float(needed.mean()))
-            price = m * (r + 32.0 + doubtful * d) + 2.0**15 * measured + 2.0**13 * n_candidates
-            if k < n_candidates < m and price < best_price:
-                best_price, best = price, (axes[:, :r], n_candidates)
-    return best
-
-
-def _propose(search: _Search, todo: Any, n_candidates: int, out: tuple[Any, Any]) -> Any:
+def _propose(search: Search, todo: Any, n_candidates: int, out: tuple[Any, Any]) -> Any:
     """Find the neighbours of the rows `todo` and return those that could not be certified."""
     bk, X = search.bk, search.X
     xp, (m, k) = bk.xp, out[0].shape
@@ -335,8 +203,8 @@ def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) ->
     """Do the rows numbered `doubtful` again: float64 bounds for all, distances for the rest."""
     xp = bk.xp
     m, k = X.shape[0], out_sq.shape[1]
-    search = _prepare(bk, X, "float64")
-    exact = _is_integral(bk, X)
+    search = prepare(bk, X, "float64")
+    exact = is_integral(bk, X)
 
     def run(tile: slice) -> None:
         rows = doubtful[tile]
@@ -369,7 +237,7 @@ def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
     return xp.sort(upper, axis=1)[:, k - 1 : k]
 
 
-def _float64_bounds(search: _Search, rows: Any, *, exact: bool) -> tuple[Any, Any]:
+def _float64_bounds(search: Search, rows: Any, *, exact: bool) -> tuple[Any, Any]:
     """Return lower bounds (t, m) of the squared distances and the widths of the bounds."""
     loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
     lower = search.bk.products(search.base[rows], search.base)
@@ -445,7 +313,7 @@ def _within(X: Any, sq_radius: float, out: tuple[Any, Any] | None) -> Any:
     bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
     for dtype in bk.product_dtypes():
-        search = _prepare(bk, X, dtype)
+        search = prepare(bk, X, dtype)
         limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
         if 4 * float(search.loss.mean()) <= 0.05 * limit:
             break  # few pairs will have to be measured

@@ -149,7 +149,7 @@ def gpu(kernels, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     module._address = lambda x: x.ctypes.data
-    module.free_memory = cpu.free_memory
+    module.free_memory, module.device_of = cpu.free_memory, cpu.device_of
     return module
 
 

@@ -108,7 +108,7 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     for n_candidates in (k + 1, 60):
-        monkeypatch.setattr(neighbors, "_reduction", lambda *_, n=n_candidates: (axes, n))
+        monkeypatch.setattr(neighbors, "reduction", lambda *_, n=n_candidates: (axes, n))
         check_against_brute_force(cpu, X, k)
 
 

@@ -1,0 +1,150 @@
+"""Bounds of the distances between all rows, from products in low precision.
+
+With few columns, in float32 or float16, a product of matrices bounds all distances at once; what
+the bounds do not rule out is measured by `pair_sq_distances`.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import map_tiles
+
+__all__ = ["Search", "is_integral", "prepare", "reduction"]
+
+
+class Search(NamedTuple):
+    """What a tile of scores needs: centred rows, their squared norms, and error bounds.
+
+    For rows i, j and the base b the score (s_j - loss_j) - 2 b_i·b_j, plus s_i - loss_i, is a
+    lower bound of the squared distance in units of scale², and 2 (loss_i + loss_j) more is an
+    upper bound, both to within `floor`.
+    """
+
+    bk: ModuleType
+    X: Any  # (m, d) as given
+    scale: float  # power of two
+    base: Any  # (m, d or more) centred, scaled, and rounded to the dtype of the products
+    sq_norms: Any  # (m,) float64, before that rounding
+    loss: Any  # (m,) float64
+    floor: float  # absolute error, from underflow
+
+    @property
+    def low_norms(self) -> Any:
+        """Return s - loss."""
+        return self.sq_norms - self.loss
+
+
+def prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> Search:
+    r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
+
+    With c a centred row, b what it is rounded to and a = ‖c - b‖, the product of two rows is off
+    by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`, twice which is at most the sum over both of
+    :math:`a^2/τ + τ (‖c‖ + a)^2` for any τ > 0: a row that rounds badly costs itself the most.
+    To this come β‖b‖², in units of half an eps the error of the product itself, 4 for the
+    centring, 3 for norms and the last subtraction, and room for second order.
+
+    With orthonormal `axes` (d, r), c is replaced by its coordinates along them and the norm of
+    the rest. That moves no two rows farther apart, so that lower bounds remain such.
+    """
+    xp = bk.xp
+    m, d = X.shape
+    with np.errstate(over="ignore", invalid="ignore"):  # every finite shift will do
+        shift = (xp.ones(m, dtype=X.dtype) @ X).astype(np.float64) / m
+    shift = xp.where(xp.isfinite(shift), shift, 0)
+    if is_integral(bk, X):
+        shift = xp.rint(shift)
+    centred = []  # the largest entry of each tile
+    map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
+    largest = float(xp.stack(centred).max())
+    scale = 2.0 ** (math.frexp(largest)[1]) if largest > 0 else 1.0
+    sums = np.finfo(np.float32 if dtype == "float16" else dtype)
+    width = d if axes is None else axes.shape[1] + 1
+    base = xp.zeros((m, -(-width // 8) * 8 if dtype == "float16" else width), dtype=dtype)
+    sq_norms, rounding = xp.empty(m), xp.empty(m)
+
+    def run(rows: slice) -> None:
+        c = (X[rows] - shift) / scale
+        sq_norms[rows] = (c * c).sum(axis=1)
+        if axes is not None:
+            c = c @ axes
+            rest = xp.sqrt(xp.maximum(sq_norms[rows] - (c * c).sum(axis=1), 0))
+            c = xp.concatenate([c, rest[:, None]], axis=1)
+        base[rows, :width] = c
+        c -= base[rows, :width]
+        rounding[rows] = xp.sqrt((c * c).sum(axis=1))
+
+    map_tiles(bk, run, m, 32 * d)
+    norms = xp.sqrt(sq_norms)
+    if axes is not None:
+        rounding += 2e-6 * norms  # what the root makes of the rounding of a difference, and more
+    tau = xp.maximum(xp.sort(rounding / xp.maximum(norms, 1e-300))[m // 2], 1e-30)
+    reach = (norms + rounding) ** 2
+    beta = bk.product_error(width, dtype) + 16 * float(sums.eps) / 2
+    loss = 1.01 * (beta * reach + rounding**2 / tau + tau * reach)
+    floor = (d + 16) * float(sums.tiny) * 4
+    return Search(bk, X, scale, base, sq_norms, loss, floor)
+
+
+def is_integral(bk: ModuleType, X: Any) -> bool:
+    """Say whether all entries are integers so small that products of rows are exact."""
+    xp = bk.xp
+    sample = X[: min(64, X.shape[0])]
+    if not bk.all_true(sample == xp.rint(sample)):
+        return False
+    parts = map_tiles(
+        bk, lambda rows: bk.all_true(X[rows] == xp.rint(X[rows])), X.shape[0], 16 * X.shape[1]
+    )
+    if not all(parts):
+        return False
+    return float(xp.abs(X).max()) ** 2 * X.shape[1] * 16 < 2.0**53
+
+
+def reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
+    """Choose principal axes (d, r) and a number of candidates for a first search, if it pays.
+
+    A sample of rows tells how many others would have to be measured with r axes. A pair that is
+    measured costs about as much as 2^15 multiply-adds of a product, one that is selected 2^13,
+    and a row that stays doubtful a search with all columns.
+    """
+    xp, (m, d) = bk.xp, X.shape
+    if m < 2000 or d < 48:
+        return None
+    shift = X.mean(axis=0, dtype=np.float64)
+    few = X[:: max(1, m // 8192)] - shift
+    scale = float(xp.abs(few).max()) or 1.0
+    few = (few / scale).astype(np.float32)
+    _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
+    ranks = [r for r in (8, 16, 32, 64, 96, 128, 192, 256) if r <= d // 2]
+    axes = xp.ascontiguousarray(axes[:, ::-1][:, : ranks[-1]])
+    sample = slice(0, m, max(1, m // 100))
+    sq_norms, along = xp.empty(m, dtype=np.float32), xp.empty((m, ranks[-1]), dtype=np.float32)
+    n_sample = len(range(m)[sample])
+    exact = xp.empty((n_sample, m), dtype=np.float32)
+    query = ((X[sample] - shift) / scale).astype(np.float32)
+
+    def run(rows: slice) -> None:
+        c = ((X[rows] - shift) / scale).astype(np.float32)
+        sq_norms[rows] = (c * c).sum(axis=1)
+        along[rows] = c @ axes.astype(np.float32)
+        exact[:, rows] = bk.products(query, c) + sq_norms[rows]
+
+    map_tiles(bk, run, m, 20 * d)
+    limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
+    best_price, best = m * (d + 32.0) + (2.0**15 + 2.0**13) * (k + 9), None
+    for r in ranks:
+        part = along[:, :r]
+        rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))
+        lower = bk.products(part[sample], part) - 2 * rest[sample][:, None] * rest + sq_norms
+        needed = xp.sort((lower <= limit).sum(axis=1))
+        for n_candidates in (k + 9, 32, 64, 128, 224):
+            doubtful = float((needed >= n_candidates).mean())
+            measured = min(n_candidates, k + float(needed.mean()))
+            price = m * (r + 32.0 + doubtful * d) + 2.0**15 * measured + 2.0**13 * n_candidates
+            if k < n_candidates < m and price < best_price:
+                best_price, best = price, (axes[:, :r], n_candidates)
+    return best
