@@ -16,7 +16,7 @@ from specialk_gpu.backend import backend_of
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-SWAP_ITERATIONS, SWAPS_KEPT = 6, 3  # swaps still behind the best three by then are given up
+KEPT = {6: 3}  # by iteration; swaps still behind the best so many are given up
 PATIENCE = 2  # rounds of swaps without gain
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 
@@ -60,9 +60,10 @@ class _Assignment(NamedTuple):
     """The nearest centre of every row, for every run, and what follows from it."""
 
     labels: Any  # (R, m) int32
-    sq_distances: Any  # (R, m)
+    inertia: Any  # (R,)
     counts: Any  # (R, k)
     sums: Any  # (R, k, d)
+    last: list[Any]  # of length R, what the backend remembers
 
 
 def kmeans(
@@ -109,8 +110,9 @@ def kmeans(
 
     Notes
     -----
-    Each iteration costs 2 m R k d operations in matrix products and synchronises with the
-    device once. Memory: O(m R) beside a chunk.
+    An iteration costs at most 2 m R k d operations in matrix products, on the host fewer as the
+    centres come to rest (`backend.cpu.assign`), and synchronises with the device once. Memory:
+    O(m R) beside a chunk.
     """
     settings = {"n_init": n_init, "init": init, "max_iter": max_iter}
     (found,) = kmeans_batch(X, [n_clusters], seeds=[random_state], **settings)
@@ -157,12 +159,12 @@ def kmeans_batch(
     if n_init:
         starts.append(_plus_plus(points, ks, n_init, rngs))
     sizes = np.repeat(ks, sum(len(some) for some in starts) // len(ks))
-    best = _lloyd(points, xp.concatenate(starts), sizes, max_iter)
+    best = _lloyd(points, xp.concatenate(starts), sizes, max_iter, {})
     failed = [0 if k >= 2 and n_init > 1 else PATIENCE for k in ks]  # rounds of swaps
     while chosen := [p for p in range(len(ks)) if failed[p] < PATIENCE and best[p].inertia > 0]:
         swapped = _swaps(points, [best[p] for p in chosen], n_init, [rngs[p] for p in chosen])
         sizes = np.repeat([ks[p] for p in chosen], n_init)
-        swapped = _lloyd(points, swapped, sizes, max_iter, n_kept=SWAPS_KEPT)
+        swapped = _lloyd(points, swapped, sizes, max_iter, KEPT)
         for p, found in zip(chosen, swapped, strict=True):
             inertias = best[p].inertias + found.inertias
             failed[p] = 0 if found.inertia < best[p].inertia * (1 - 1e-5) else failed[p] + 1
@@ -284,36 +286,31 @@ def _sq_distances(points: _Points, rows: Any) -> Any:
 
 
 def _lloyd(
-    points: _Points, centers: Any, sizes: np.ndarray, max_iter: int, n_kept: int | None = None
+    points: _Points, centers: Any, sizes: np.ndarray, max_iter: int, kept: dict[int, int]
 ) -> list[KMeans]:
     """Iterate all runs together; those that no longer change leave the batch.
 
     `centers` is (R, k, d), of which run r has sizes[r], rising. Returns the best run of each
-    size. With `n_kept`, all but the best `n_kept` of a size are given up after a few iterations.
+    size. After iteration i all but the best kept[i] of a size are given up.
     """
     bk, xp = points.bk, points.bk.xp
     group = np.unique(sizes, return_inverse=True)[1]  # (R,)
     inertias = np.full(sizes.size, np.inf)
     best = [KMeans(None, None, np.inf, 0, converged=False, inertias=[])] * (group[-1] + 1)
-    active, before = np.arange(sizes.size), None
-    coincide = 32 * float(np.finfo(np.float64).eps) * float(points.sq_norms.max())
+    active, before, last = np.arange(sizes.size), None, [None] * sizes.size
     for i in range(1, max_iter + 1):
-        now = _assign(points, centers, sizes[active])
+        now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
             changed = xp.abs(now.labels - before).max(axis=1)
-        state = [
-            changed,
-            now.sq_distances.sum(axis=1),
-            (now.counts == 0).astype(np.float64).sum(axis=1),
-        ]
+        state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1)]
         state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
         changed, inertia = state[0] > 0, state[1]
         n_empty = state[2] - (centers.shape[1] - sizes[active])
         going = changed & (i < max_iter)
         hopeless = np.zeros_like(going)
-        if n_kept is not None and i == SWAP_ITERATIONS:
-            hopeless = _hopeless(inertia, going, group[active], n_kept)
+        if i in kept:
+            hopeless = _hopeless(inertia, going, group[active], kept[i])
             going &= ~hopeless
         for r in np.flatnonzero(~going):
             inertias[active[r]] = inertia[r]
@@ -324,14 +321,45 @@ def _lloyd(
         if not going.any():
             break
         for r in np.flatnonzero(going & (n_empty > 0)):
-            _refill(xp, points.X, now, int(r), int(sizes[active[r]]), coincide)
+            _refill(points, now, centers, int(r), int(sizes[active[r]]))
         means = now.sums / xp.maximum(now.counts, 1)[:, :, None]
         centers = xp.where(now.counts[:, :, None] > 0, means, centers)
-        before = now.labels
+        before, last = now.labels, now.last
         if not going.all():
             stay, active = bk.asarray(np.flatnonzero(going)), active[going]
             centers, before = centers[stay][:, : sizes[active].max()], before[stay]
-    return [found._replace(inertias=inertias[group == p].tolist()) for p, found in enumerate(best)]
+            last = [last[r] for r in np.flatnonzero(going)]
+    best = _settle(points, best, max_iter)
+    for p, found in enumerate(best):
+        own = np.maximum(inertias[group == p], found.inertia)  # the others' are up to rounding
+        own[np.argmin(own)] = found.inertia
+        best[p] = found._replace(inertias=own.tolist())
+    return best
+
+
+def _settle(points: _Points, best: list[KMeans], max_iter: int) -> list[KMeans]:
+    """Compute centres, labels and inertias from their definitions, of one run of each size."""
+    bk, xp = points.bk, points.bk.xp
+    sizes = np.array([found.centers.shape[0] for found in best])
+    centers = xp.zeros((sizes.size, sizes.max(), points.X.shape[1]))
+    before = xp.stack([found.labels for found in best])
+    counts, sums = bk.segment_sum(points.X, before, centers.shape[1])
+    for p, found in enumerate(best):
+        centers[p, : sizes[p]] = found.centers
+    keep = xp.asarray([[not found.converged] for found in best]) | (counts == 0)
+    centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
+    labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
+    state = [sq.sum(axis=1), (labels != before).any(axis=1).astype(np.float64)]
+    inertias, changed = bk.to_numpy(xp.stack(state))  # a sync
+    for p, found in enumerate(best):
+        if found.converged and changed[p] and found.n_iter < max_iter:
+            start, rest = centers[p : p + 1, : sizes[p]], max_iter - found.n_iter
+            (again,) = _lloyd(points, start, sizes[p : p + 1], rest, {})
+            best[p] = again._replace(n_iter=found.n_iter + again.n_iter)
+        else:
+            own = labels[p], centers[p, : sizes[p]], float(inertias[p]), found.n_iter
+            best[p] = KMeans(*own, found.converged and not changed[p], [])
+    return best
 
 
 def _hopeless(inertia: np.ndarray, going: np.ndarray, group: np.ndarray, n: int) -> np.ndarray:
@@ -344,22 +372,16 @@ def _hopeless(inertia: np.ndarray, going: np.ndarray, group: np.ndarray, n: int)
     return hopeless
 
 
-def _assign(points: _Points, centers: Any, sizes: np.ndarray) -> _Assignment:
-    """Assign every row to its nearest centre, for all runs, and sum up the clusters."""
-    bk = points.bk
-    labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
-    return _Assignment(labels, sq, *bk.segment_sum(points.X, labels, centers.shape[1]))
-
-
-def _refill(xp: Any, X: Any, now: _Assignment, r: int, k: int, coincide: float) -> None:
-    """Give each empty cluster of run r the farthest row, taken from its own cluster.
-
-    Squared distances up to `coincide` are rounding.
-    """
+def _refill(points: _Points, now: _Assignment, centers: Any, r: int, k: int) -> None:
+    """Give each empty cluster of run r the farthest row, taken from its own cluster."""
+    X, xp = points.X, points.bk.xp
+    own = centers[r : r + 1], np.array([k])
+    sq = points.bk.nearest_center(points.columns, points.sq_norms, *own)[1][0]
+    coincide = 32 * float(np.finfo(np.float64).eps) * float(points.sq_norms.max())  # rounding
     empty = xp.flatnonzero(now.counts[r, :k] == 0).tolist()
     for c in empty:
-        far = int(xp.argmax(now.sq_distances[r]))
-        if not float(now.sq_distances[r, far]) > coincide:
+        far = int(xp.argmax(sq))
+        if not float(sq[far]) > coincide:
             return  # every row sits on a centre, up to rounding: too few distinct rows
         donor = int(now.labels[r, far])
         now.counts[r, donor] -= 1
@@ -367,7 +389,8 @@ def _refill(xp: Any, X: Any, now: _Assignment, r: int, k: int, coincide: float) 
         now.counts[r, c] = 1
         now.sums[r, c] = X[far]
         now.labels[r, far] = c
-        now.sq_distances[r, far] = 0
+        now.last[r] = None
+        sq[far] = 0
         if not float(now.counts[r, donor]) > 0:
             empty.append(donor)
 

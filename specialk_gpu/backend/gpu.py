@@ -22,6 +22,7 @@ __all__ = [
     "all_true",
     "as_float32",
     "asarray",
+    "assign",
     "center_order",
     "column_dots",
     "connected_components",
@@ -470,6 +471,19 @@ def nearest_center(
     kernel = _kernel("center", "nearest_center", X.dtype)
     kernel((blocks,), (CENTER_ROWS // 2,), (*content, *lists, labels, sq))
     return labels, sq
+
+
+def assign(
+    X: cp.ndarray,
+    columns: cp.ndarray,
+    sq_norms: cp.ndarray,
+    centers: cp.ndarray,
+    sizes: np.ndarray,
+    last: list[Any],
+) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, list[Any]]:
+    """See `cpu.assign`; the device looks at all rows."""
+    labels, sq = nearest_center(columns, sq_norms, centers, sizes)
+    return labels, sq.sum(axis=1), *segment_sum(X, labels, centers.shape[1]), last
 
 
 def segment_sum(
