@@ -16,7 +16,7 @@ from specialk_gpu.backend import backend_of
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-KEPT = {6: 3}  # by iteration; swaps still behind the best so many are given up
+KEPT = {3: 5, 6: 3, 12: 1}  # by iteration; runs still behind the best so many are given up
 PATIENCE = 2  # rounds of swaps without gain
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 
@@ -36,7 +36,7 @@ class KMeans(NamedTuple):
     converged : bool
         Whether the best restart ended with labels that no iteration changes.
     inertias : list of float
-        Of all restarts, and of the swaps after them.
+        Of all restarts, and of the swaps after them, as far as each was followed.
     """
 
     labels: Any
@@ -79,7 +79,8 @@ def kmeans(
 
     Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
     the host; a cluster that empties takes the row farthest from its centre. Equal distances
-    go to the smaller label. Iterates until no label changes. Then swaps one centre of the best
+    go to the smaller label. Iterates until no label changes; of several restarts, those behind
+    the best after 3, 6 and 12 iterations are given up. Then swaps one centre of the best
     for a new row in `n_init` ways, as one batch, until that has failed twice to lower the inertia
     (Fränti, Efficiency of random swap clustering, 2018); n_init=1 does without.
 
@@ -92,7 +93,7 @@ def kmeans(
     n_init : int
         Restarts from k-means++, run as one batch.
     init : array of shape (r, k, d), optional
-        Further starts, run in the same batch.
+        Further starts, run in the same batch; with them, no restart is given up.
     max_iter : int
         Limit on the iterations of each restart.
     random_state : int, RandomState or None
@@ -159,7 +160,8 @@ def kmeans_batch(
     if n_init:
         starts.append(_plus_plus(points, ks, n_init, rngs))
     sizes = np.repeat(ks, sum(len(some) for some in starts) // len(ks))
-    best = _lloyd(points, xp.concatenate(starts), sizes, max_iter, {})
+    kept = KEPT if init is None else {}
+    best = _lloyd(points, xp.concatenate(starts), sizes, max_iter, kept)
     failed = [0 if k >= 2 and n_init > 1 else PATIENCE for k in ks]  # rounds of swaps
     while chosen := [p for p in range(len(ks)) if failed[p] < PATIENCE and best[p].inertia > 0]:
         swapped = _swaps(points, [best[p] for p in chosen], n_init, [rngs[p] for p in chosen])
