@@ -12,7 +12,7 @@ import pytest
 from oracles import csr, readonly, sq_distance
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import specialk_gpu
 from specialk_gpu import backend
@@ -344,7 +344,7 @@ def test_a_reordering_is_a_permutation(bk):
 
 @pytest.mark.parametrize("threads", ["1", "3"])
 def test_chunks_keep_their_order_on_any_number_of_threads(bk, monkeypatch, threads):
-    monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setattr(cpu, "n_threads", lambda: int(threads))
     chunks = [slice(i, i + 1) for i in range(20)]
     assert bk.map_chunks(lambda chunk: chunk.start, iter(chunks)) == list(range(20))
 
@@ -358,6 +358,22 @@ def test_limits_on_threads_are_respected(monkeypatch):
     assert cpu.n_threads() == free
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert cpu.n_threads() == 1
+
+
+def test_products_in_threads_take_one_thread_each_and_get_theirs_back(monkeypatch):
+    def threads():
+        return [x["num_threads"] for x in threadpool_info() if x["user_api"] == "blas"]
+
+    def inner(_):
+        cpu.map_chunks(lambda _: threads(), chunks)
+        return threads()
+
+    monkeypatch.setattr(cpu, "n_threads", lambda: 2)
+    chunks = [slice(i, i + 1) for i in range(3)]
+    with threadpool_limits(2, user_api="blas"):
+        before = threads()
+        assert {n for found in cpu.map_chunks(inner, chunks) for n in found} == {1}
+        assert threads() == before
 
 
 def test_products_for_proposals_end_with_float32(bk):

@@ -9,7 +9,8 @@ import sys
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import cache, partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.sparse._sparsetools import csr_matvecs
 from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from threadpoolctl import ThreadpoolController
 
 __all__ = [
     "all_true",
@@ -157,13 +159,40 @@ def n_threads() -> int:
     return min(int(asked), allowed) if asked.isdigit() and int(asked) > 0 else allowed
 
 
+class _OneBlasThread:
+    """A context, to be entered from any thread, in which a product takes one thread."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.limits = Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.limits = _libraries().limit(limits=1, user_api="blas")
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                self.limits.restore_original_limits()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+_one_blas_thread = _OneBlasThread()
+
+
 def map_chunks(function: Callable[[slice], Any], chunks: Iterable[slice]) -> list[Any]:
     """Apply `function` to every slice, on all cores; the order of the results is kept."""
     chunks = list(chunks)
     workers = min(n_threads(), len(chunks))
     if workers <= 1:
         return [function(chunk) for chunk in chunks]
-    with ThreadPoolExecutor(workers) as pool:
+    with _one_blas_thread, ThreadPoolExecutor(workers) as pool:
         return list(pool.map(function, chunks))
 
 
@@ -528,7 +557,7 @@ def assign(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Any]]:
     """Do an iteration of k-means for several runs: nearest centres, and sums of the clusters.
 
-    On the host only rows are looked at for which the centres have moved further than the
+    Of many rows, only those are looked at for which the centres have moved further than the
     second nearest one was behind (after Hamerly, Making k-means even faster, 2010); the margins
     leave room for rounding. Sums are updated by the rows that changed.
 
