@@ -17,7 +17,7 @@ from specialk_gpu.backend import backend_of
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
 KEPT = {3: 5, 6: 3, 12: 1}  # by iteration; runs still behind the best so many are given up
-PATIENCE = 2  # rounds of swaps without gain
+PATIENCE = 3  # rounds of swaps without gain
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 
 
@@ -81,7 +81,7 @@ def kmeans(
     the host; a cluster that empties takes the row farthest from its centre. Equal distances
     go to the smaller label. Iterates until no label changes; of several restarts, those behind
     the best after 3, 6 and 12 iterations are given up. Then swaps one centre of the best
-    for a new row in `n_init` ways, as one batch, until that has failed twice to lower the inertia
+    for a new row in `n_init` ways, as one batch, until that has failed thrice to lower the inertia
     (Fränti, Efficiency of random swap clustering, 2018); n_init=1 does without.
 
     Parameters
@@ -314,6 +314,11 @@ def _lloyd(
         if i in kept:
             hopeless = _hopeless(inertia, going, group[active], kept[i])
             going &= ~hopeless
+        ended = np.flatnonzero(~going & ~hopeless)
+        if ended.size:
+            given = centers[bk.asarray(ended)], sizes[active[ended]]
+            _, sq = bk.nearest_center(points.columns, points.sq_norms, *given)
+            inertia[ended] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
         for r in np.flatnonzero(~going):
             inertias[active[r]] = inertia[r]
             if inertia[r] < best[group[active[r]]].inertia and not hopeless[r]:
@@ -333,7 +338,7 @@ def _lloyd(
             last = [last[r] for r in np.flatnonzero(going)]
     best = _settle(points, best, max_iter)
     for p, found in enumerate(best):
-        own = np.maximum(inertias[group == p], found.inertia)  # the others' are up to rounding
+        own = np.maximum(inertias[group == p], found.inertia)  # those given up have rough ones
         own[np.argmin(own)] = found.inertia
         best[p] = found._replace(inertias=own.tolist())
     return best

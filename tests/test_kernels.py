@@ -384,6 +384,17 @@ def test_equal_distances_go_to_the_smaller_label(gpu, k):
         assert sq.tolist() == [[0, 1, 0, 9]]
 
 
+def test_an_iteration_is_that_of_the_host(gpu):
+    rng = np.random.default_rng(0)
+    X, centers, sizes = rng.normal(size=(90, 4)), rng.normal(size=(2, 5, 4)), np.array([3, 5])
+    given = X, X, (X * X).sum(axis=1), centers, sizes, [None, None]
+    *found, last = gpu.assign(*given)
+    *expected, _ = cpu.assign(*given)
+    assert last == [None, None]
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("m", "d", "k", "dtype"),
     [

@@ -102,8 +102,10 @@ def test_restart_of_a_batch_equals_the_same_restart_alone(bk):
 
 
 def test_more_restarts_are_not_worse(bk):
-    inertias = [run(bk, NOISE, 9, n_init=n, random_state=0).inertia for n in (1, 4, 16)]
-    assert inertias == sorted(inertias, reverse=True)
+    one, few, many = (run(bk, NOISE, 9, n_init=n, random_state=0).inertia for n in (1, 4, 16))
+    assert many < one
+    assert few < one
+    assert many < few * 1.001  # other draws, and most are given up
     init = starts(9, 3)
     few = run(bk, NOISE, 9, init=init[:1], n_init=0).inertia
     assert run(bk, NOISE, 9, init=init, n_init=0).inertia <= few
@@ -181,6 +183,70 @@ def test_results_repeat_bit_by_bit(bk):
         np.testing.assert_array_equal(bk.to_numpy(one.labels), bk.to_numpy(other.labels))
         np.testing.assert_array_equal(bk.to_numpy(one.centers), bk.to_numpy(other.centers))
         assert one[2:] == other[2:]
+
+
+# -- margins ---------------------------------------------------------------------------------------
+
+
+KINDS = {
+    "noise": NOISE,
+    "integers": np.random.default_rng(1).integers(4, size=(200, 2)).astype(float),  # many ties
+    "an outlier": np.concatenate([NOISE, [[1e7, 0, 0]]]),
+    "tiny": NOISE * 1e-150,
+    "large": NOISE * 1e140,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("sizes", [[1, 1], [2, 2, 3], [4, 9, 9]])
+def test_margins_never_hide_a_change(bk, monkeypatch, kind, sizes):
+    monkeypatch.setattr(backend.cpu, "MARGIN_ROWS", 0)
+    rng, sizes = np.random.default_rng(0), np.array(sizes)
+    X = KINDS[kind]
+    centers = starts(sizes.max(), sizes.size, X=X)
+    X, sq_norms = bk.asarray(X), bk.asarray((X * X).sum(axis=1))
+    columns, last = bk.xp.asarray(X, order=bk.center_order), [None] * sizes.size
+    for i in range(12):
+        given = columns, sq_norms, bk.asarray(centers), sizes
+        labels, inertia, counts, sums, last = bk.assign(X, *given, last)
+        expected, sq = bk.nearest_center(*given)
+        np.testing.assert_array_equal(bk.to_numpy(labels), bk.to_numpy(expected))
+        scale = float(sq_norms.sum())
+        np.testing.assert_allclose(
+            *map(bk.to_numpy, (inertia, sq.sum(axis=1))), 1e-9, 1e-13 * scale
+        )
+        fresh = bk.segment_sum(X, labels, int(sizes.max()))
+        np.testing.assert_array_equal(bk.to_numpy(counts), bk.to_numpy(fresh[0]))
+        atol = 1e-13 * float(abs(X).sum())
+        np.testing.assert_allclose(bk.to_numpy(sums), bk.to_numpy(fresh[1]), 1e-9, atol)
+        step = rng.normal(size=centers.shape) * X.std() * 10.0 ** rng.integers(-9, 0)
+        centers = centers + step * (rng.random(centers.shape[:2]) < 0.5)[:, :, None]
+        if i == 6:
+            last[0] = None
+
+
+@pytest.mark.parametrize("kind", ["noise", "integers", "an outlier"])
+@pytest.mark.parametrize("k", [1, 2, 7, 20])
+def test_margins_do_not_matter(monkeypatch, kind, k):
+    X = KINDS[kind]
+    settings = {"init": starts(min(k, 16), 3, X=np.unique(X, axis=0)), "n_init": 0}
+    without = kmeans(X, min(k, 16), **settings)
+    monkeypatch.setattr(backend.cpu, "MARGIN_ROWS", 0)
+    found = kmeans(X, min(k, 16), **settings)
+    np.testing.assert_array_equal(found.labels, without.labels)
+    np.testing.assert_allclose(found.centers, without.centers, rtol=1e-12, atol=1e-12)
+    assert (found.n_iter, found.converged) == (without.n_iter, True)
+    np.testing.assert_allclose(found.inertias, without.inertias, rtol=1e-9)
+
+
+def test_with_margins_a_run_does_not_see_the_others_of_its_batch(monkeypatch):
+    monkeypatch.setattr(backend.cpu, "MARGIN_ROWS", 0)
+    ks = [2, 5, 9]
+    for k, found in zip(ks, kmeans_batch(NOISE, ks, seeds=ks), strict=True):
+        (alone,) = kmeans_batch(NOISE, [k], seeds=[k])
+        np.testing.assert_array_equal(found.labels, alone.labels)
+        np.testing.assert_array_equal(found.centers, alone.centers)
+        assert found[2:] == alone[2:]
 
 
 # -- invariance -----------------------------------------------------------------------------------

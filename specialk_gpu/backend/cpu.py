@@ -71,6 +71,7 @@ center_order = "C"  # of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once
 CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
 THREAD_ROWS = 2**16  # rows, over all runs, that are worth a thread
+MARGIN_ROWS = 2**13  # from which margins pay
 PARTS = 64  # of the rows at most, with sums of their own
 reduces = True  # products are slow enough here for bounds from principal components to pay
 
@@ -578,12 +579,14 @@ def assign(
     counts, sums : float64 arrays of shape (R, k) and (R, k, d)
     last : list of length R
     """
-    assert columns.shape == X.shape
     m, R, k = X.shape[0], len(last), centers.shape[1]
+    if m < MARGIN_ROWS:
+        labels, sq = nearest_center(columns, sq_norms, centers, sizes)
+        return labels, sq.sum(axis=1), *segment_sum(X, labels, k), last
     own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
     error = np.array([_score_error(sq_norms, C) for C in own])
     labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
-    counts, sums = np.zeros((R, k)), np.zeros((*centers.shape,))
+    counts, sums = np.zeros((R, k)), np.zeros(centers.shape)
 
     def search(group: np.ndarray, rows: slice | np.ndarray) -> None:
         x = X[rows] if isinstance(rows, slice) else X.take(rows, axis=0)
@@ -616,8 +619,8 @@ def assign(
     if new.size:
         counts[new], sums[new] = segment_sum(X, labels[new], k)
     runs = [
-        _Run(*x[:3], x[3][: len(x[2])], x[4][: len(x[2])])
-        for x in zip(labels, margins, own, counts, sums, strict=True)
+        _Run(labels[r], margins[r], C, counts[r, : len(C)], sums[r, : len(C)])
+        for r, C in enumerate(own)
     ]
     return labels, np.array([_inertia(sq_norms, run) for run in runs]), counts, sums, runs
 
@@ -635,7 +638,7 @@ def _map_runs(function: Callable[[int], Any], n_runs: int, m: int) -> list[Any]:
 
 def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
     """Bound the rounding error of the scores of `_two_nearest`."""
-    (d, reach) = centers.shape[1], math.sqrt(sq_norms.max())
+    d, reach = centers.shape[1], math.sqrt(sq_norms.max())
     reach += math.sqrt((centers * centers).sum(axis=1).max())
     return max((d + 4) * float(np.finfo(np.float64).eps) * reach**2, sys.float_info.min)
 
