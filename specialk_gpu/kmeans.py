@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from specialk_gpu.backend import backend_of
+from specialk_gpu.backend import backend_of, on_its_device
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
@@ -66,6 +66,7 @@ class _Assignment(NamedTuple):
     last: list[Any]  # of length R, what the backend remembers
 
 
+@on_its_device
 def kmeans(
     X: Any,
     n_clusters: int,
@@ -423,12 +424,12 @@ def warn_of_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
             f"k-means with n_clusters={k} stopped at max_iter={max_iter} with "
             f"{found.centers.shape[0]} clusters: its labels still change.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
     elif found.centers.shape[0] < k:
         warnings.warn(
             f"k-means found {found.centers.shape[0]} clusters where n_clusters={k} were asked "
             "for: the data have too few distinct rows.",
             ConvergenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
