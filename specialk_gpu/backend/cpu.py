@@ -514,7 +514,8 @@ def _map_rows(
     for size in np.unique(sizes[which]).tolist():
         runs = which[sizes[which] == size]
         step = max(1, min(m, CHUNK_BYTES // (8 * size * runs.size)))
-        map_chunks(partial(function, runs), (slice(i, i + step) for i in range(0, m, step)))
+        with _one_blas_thread:  # a small product is slower in several
+            map_chunks(partial(function, runs), (slice(i, i + step) for i in range(0, m, step)))
 
 
 def _two_nearest(X: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
