@@ -101,11 +101,12 @@ def test_restart_of_a_batch_equals_the_same_restart_alone(bk):
     assert batch.n_iter == best.n_iter
 
 
-def test_more_restarts_are_not_worse(bk):
-    one, few, many = (run(bk, NOISE, 9, n_init=n, random_state=0).inertia for n in (1, 4, 16))
-    assert many < one
-    assert few < one
-    assert many < few * 1.001  # other draws, and most are given up
+def test_more_restarts_are_not_worse_on_average(bk):
+    means = [
+        np.mean([run(bk, NOISE, 9, n_init=n, random_state=seed).inertia for seed in range(8)])
+        for n in (1, 4, 16)
+    ]
+    assert means == sorted(means, reverse=True)
     init = starts(9, 3)
     few = run(bk, NOISE, 9, init=init[:1], n_init=0).inertia
     assert run(bk, NOISE, 9, init=init, n_init=0).inertia <= few
