@@ -52,7 +52,7 @@ def package_versions() -> dict[str, str]:
 def stamp() -> dict[str, Any]:
     """Describe this machine, the versions in use and the commit."""
     from specialk_gpu.backend import describe_backends
-    from specialk_gpu.backend.cpu import n_threads
+    from specialk_gpu.backend.threads import n_threads
 
     backends = describe_backends()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -24,6 +24,7 @@ from specialk_gpu.backend import (
     get_backend,
     map_tiles,
 )
+from specialk_gpu.backend import threads as host_threads
 
 PACKAGE = Path(specialk_gpu.__file__).parent
 COMPILER = Path(__file__).with_name("compile_kernels.py")
@@ -32,9 +33,13 @@ COMPILER = Path(__file__).with_name("compile_kernels.py")
 # The contract, read from the sources --------------------------------------------------------------
 
 
-def signatures(name):
-    """Return {function: names and defaults of its parameters} and the names in __all__."""
-    body = ast.parse((PACKAGE / "backend" / f"{name}.py").read_text()).body
+def signatures(name, *parts):
+    """Return {function: names and defaults of its parameters} and the names in __all__.
+
+    The parts are files that the module takes names from.
+    """
+    files = [PACKAGE / "backend" / f"{x}.py" for x in (*parts, name)]
+    body = [statement for file in files for statement in ast.parse(file.read_text()).body]
     functions = {f.name: f.args for f in body if isinstance(f, ast.FunctionDef)}
     assigned = {t.id: a.value for a in body if isinstance(a, ast.Assign) for t in a.targets}
     names = set(ast.literal_eval(assigned["__all__"]))
@@ -47,7 +52,7 @@ def signatures(name):
 
 
 def test_both_backends_have_the_same_names_and_parameters():
-    host, host_names, host_defined = signatures("cpu")
+    host, host_names, host_defined = signatures("cpu", "lloyd", "threads")
     device, device_names, device_defined = signatures("gpu")
     assert device_names - host_names == {"probe"}
     assert host_names <= device_names
@@ -344,20 +349,20 @@ def test_a_reordering_is_a_permutation(bk):
 
 @pytest.mark.parametrize("threads", ["1", "3"])
 def test_chunks_keep_their_order_on_any_number_of_threads(bk, monkeypatch, threads):
-    monkeypatch.setattr(cpu, "n_threads", lambda: int(threads))
+    monkeypatch.setattr(host_threads, "n_threads", lambda: int(threads))
     chunks = [slice(i, i + 1) for i in range(20)]
     assert bk.map_chunks(lambda chunk: chunk.start, iter(chunks)) == list(range(20))
 
 
 def test_limits_on_threads_are_respected(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    free = cpu.n_threads()
+    free = host_threads.n_threads()
     assert 1 <= free <= len(os.sched_getaffinity(0))
     with threadpool_limits(limits=1):
-        assert cpu.n_threads() == 1
-    assert cpu.n_threads() == free
+        assert host_threads.n_threads() == 1
+    assert host_threads.n_threads() == free
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert cpu.n_threads() == 1
+    assert host_threads.n_threads() == 1
 
 
 def test_products_in_threads_take_one_thread_each_and_get_theirs_back(monkeypatch):
@@ -368,7 +373,7 @@ def test_products_in_threads_take_one_thread_each_and_get_theirs_back(monkeypatc
         cpu.map_chunks(lambda _: threads(), chunks)
         return threads()
 
-    monkeypatch.setattr(cpu, "n_threads", lambda: 2)
+    monkeypatch.setattr(host_threads, "n_threads", lambda: 2)
     chunks = [slice(i, i + 1) for i in range(3)]
     with threadpool_limits(2, user_api="blas"):
         before = threads()

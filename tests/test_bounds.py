@@ -9,6 +9,7 @@ from oracles import readonly
 from scipy.stats import binom
 
 from specialk_gpu import attainable_log_p, backend, cluster_stats, zz_top
+from specialk_gpu.backend import lloyd
 from specialk_gpu.bounds import largest_bounds
 
 ALPHA = 0.01
@@ -220,7 +221,7 @@ def test_several_labellings_in_one_pass_have_the_bounds_of_each(bk, dtype):
 
 def test_sums_that_overflow_are_infinite_without_a_warning(bk, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    monkeypatch.setattr(backend.cpu, "CHUNK_BYTES", 8 * 64)  # a row at a time, in threads
+    monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 64)  # a row at a time, in threads
     D = np.full((256, 64), 1e200)
     D[5] = np.inf
     D[200] = -np.inf

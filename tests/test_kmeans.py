@@ -8,7 +8,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu import backend, kmeans
+from specialk_gpu import kmeans
+from specialk_gpu.backend import cpu, lloyd
 from specialk_gpu.kmeans import kmeans_batch
 
 SQUARE = np.array([[0.0, 0], [0, 2], [10, 0], [10, 2]])
@@ -163,7 +164,7 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
 
 def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
     seeds, ks = [0, 1, 2], [2, 3, 8]
-    monkeypatch.setattr(backend.cpu, "CHUNK_BYTES", 8 * 50 * 7)
+    monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 50 * 7)
     together = kmeans_batch(NOISE, ks, seeds=seeds)
     for k, seed, found in zip(ks, seeds, together, strict=True):
         assert found.inertias == kmeans(NOISE, k, random_state=seed).inertias
@@ -201,7 +202,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", [[1, 1], [2, 2, 3], [4, 9, 9]])
 def test_margins_never_hide_a_change(bk, monkeypatch, kind, sizes):
-    monkeypatch.setattr(backend.cpu, "MARGIN_ROWS", 0)
+    monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0)
     rng, sizes = np.random.default_rng(0), np.array(sizes)
     X = KINDS[kind]
     centers = starts(sizes.max(), sizes.size, X=X)
@@ -232,7 +233,7 @@ def test_margins_do_not_matter(monkeypatch, kind, k):
     X = KINDS[kind]
     settings = {"init": starts(min(k, 16), 3, X=np.unique(X, axis=0)), "n_init": 0}
     without = kmeans(X, min(k, 16), **settings)
-    monkeypatch.setattr(backend.cpu, "MARGIN_ROWS", 0)
+    monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0)
     found = kmeans(X, min(k, 16), **settings)
     np.testing.assert_array_equal(found.labels, without.labels)
     np.testing.assert_allclose(found.centers, without.centers, rtol=1e-12, atol=1e-12)
@@ -241,7 +242,7 @@ def test_margins_do_not_matter(monkeypatch, kind, k):
 
 
 def test_with_margins_a_run_does_not_see_the_others_of_its_batch(monkeypatch):
-    monkeypatch.setattr(backend.cpu, "MARGIN_ROWS", 0)
+    monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0)
     ks = [2, 5, 9]
     for k, found in zip(ks, kmeans_batch(NOISE, ks, seeds=ks), strict=True):
         (alone,) = kmeans_batch(NOISE, [k], seeds=[k])
@@ -299,14 +300,14 @@ def test_input_is_not_changed(bk):
 
 def test_chunks_of_rows_do_not_matter(monkeypatch):
     whole = kmeans(NOISE, 5, random_state=0)
-    monkeypatch.setattr(backend.cpu, "CHUNK_BYTES", 8 * 50 * 7)
+    monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 50 * 7)
     found = kmeans(NOISE, 5, random_state=0)
     np.testing.assert_array_equal(found.labels, whole.labels)
     np.testing.assert_allclose(found.inertias, whole.inertias, rtol=1e-12)
 
 
 def test_backends_draw_and_find_the_same(bk):
-    found, host = run(bk, NOISE, 6, random_state=0), run(backend.cpu, NOISE, 6, random_state=0)
+    found, host = run(bk, NOISE, 6, random_state=0), run(cpu, NOISE, 6, random_state=0)
     np.testing.assert_array_equal(found.labels, host.labels)
     np.testing.assert_allclose(found.inertias, host.inertias, rtol=1e-9)
 

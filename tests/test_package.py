@@ -24,7 +24,9 @@ PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 LAYERS = {
     "__init__": set(specialk_gpu._HOME.values()),  # for type checkers; loaded at first use
     "backend.__init__": {"backend"},
-    "backend.cpu": set(),
+    "backend.cpu": {"backend"},  # its own parts
+    "backend.lloyd": {"backend"},
+    "backend.threads": set(),
     "backend.gpu": set(),
     "duplicates": {"backend"},
     "distances": {"backend"},
