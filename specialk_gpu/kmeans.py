@@ -64,6 +64,7 @@ class _Assignment(NamedTuple):
     counts: Any  # (R, k)
     sums: Any  # (R, k, d)
     last: list[Any]  # of length R, what the backend remembers
+    exact: bool  # whether `inertia` is from its definition
 
 
 @on_its_device
@@ -316,7 +317,7 @@ def _lloyd(
             hopeless = _hopeless(inertia, going, group[active], kept[i])
             going &= ~hopeless
         ended = np.flatnonzero(~going & ~hopeless)
-        if ended.size:
+        if ended.size and not now.exact:
             given = centers[bk.asarray(ended)], sizes[active[ended]]
             _, sq = bk.nearest_center(points.columns, points.sq_norms, *given)
             inertia[ended] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
@@ -357,7 +358,7 @@ def _settle(points: _Points, best: list[KMeans], max_iter: int) -> list[KMeans]:
     keep = xp.asarray([[not found.converged] for found in best]) | (counts == 0)
     centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
-    state = [sq.sum(axis=1), (labels != before).any(axis=1).astype(np.float64)]
+    state = [sq.sum(axis=1), xp.abs(labels - before).max(axis=1).astype(np.float64)]
     inertias, changed = bk.to_numpy(xp.stack(state))  # a sync
     for p, found in enumerate(best):
         if found.converged and changed[p] and found.n_iter < max_iter:

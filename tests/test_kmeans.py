@@ -210,7 +210,7 @@ def test_margins_never_hide_a_change(bk, monkeypatch, kind, sizes):
     columns, last = bk.xp.asarray(X, order=bk.center_order), [None] * sizes.size
     for i in range(12):
         given = columns, sq_norms, bk.asarray(centers), sizes
-        labels, inertia, counts, sums, last = bk.assign(X, *given, last)
+        labels, inertia, counts, sums, last, _ = bk.assign(X, *given, last)
         expected, sq = bk.nearest_center(*given)
         np.testing.assert_array_equal(bk.to_numpy(labels), bk.to_numpy(expected))
         scale = float(sq_norms.sum())

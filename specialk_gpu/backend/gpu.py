@@ -480,10 +480,10 @@ def assign(
     centers: cp.ndarray,
     sizes: np.ndarray,
     last: list[Any],
-) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, list[Any]]:
+) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, list[Any], bool]:
     """See `cpu.assign`; the device looks at all rows."""
     labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-    return labels, sq.sum(axis=1), *segment_sum(X, labels, centers.shape[1]), last
+    return labels, sq.sum(axis=1), *segment_sum(X, labels, centers.shape[1]), last, True
 
 
 def segment_sum(

@@ -107,7 +107,7 @@ def assign(
     centers: np.ndarray,
     sizes: np.ndarray,
     last: list[Any],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Any]]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Any], bool]:
     """Do an iteration of k-means for several runs: nearest centres, and sums of the clusters.
 
     Of many rows, only those are looked at for which the centres have moved further than the
@@ -127,14 +127,16 @@ def assign(
     -------
     labels : int32 array of shape (R, m)
     inertia : float64 array of shape (R,)
-        Of these centres, up to cancellation.
+        Of these centres.
     counts, sums : float64 arrays of shape (R, k) and (R, k, d)
     last : list of length R
+    exact : bool
+        Whether `inertia` is from its definition, or from the sums and subject to cancellation.
     """
     m, R, k = X.shape[0], len(last), centers.shape[1]
     if m < MARGIN_ROWS:
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-        return labels, sq.sum(axis=1), *segment_sum(X, labels, k), last
+        return labels, sq.sum(axis=1), *segment_sum(X, labels, k), last, True
     own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
     error = np.array([_score_error(sq_norms, C) for C in own])
     labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
@@ -174,7 +176,8 @@ def assign(
         _Run(labels[r], margins[r], C, counts[r, : len(C)], sums[r, : len(C)])
         for r, C in enumerate(own)
     ]
-    return labels, np.array([_inertia(sq_norms, run) for run in runs]), counts, sums, runs
+    inertia = np.array([_inertia(sq_norms, run) for run in runs])
+    return labels, inertia, counts, sums, runs, False
 
 
 def _map_runs(function: Callable[[int], Any], n_runs: int, m: int) -> list[Any]:
