@@ -114,7 +114,7 @@ def kmeans(
     Notes
     -----
     An iteration costs at most 2 m R k d operations in matrix products, on the host fewer as the
-    centres come to rest (`backend.cpu.assign`), and synchronises with the device once. Memory:
+    centres come to rest, and synchronises with the device once. Memory:
     O(m R) beside a chunk.
     """
     settings = {"n_init": n_init, "init": init, "max_iter": max_iter}
