@@ -26,6 +26,8 @@ __all__ = ["ConvergenceError", "chebyshev", "find_missed", "product"]
 
 MAX_DEGREE = 1000
 ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+DRIFT = 0.05  # with δ the residual of what is locked, growth beyond (DRIFT / δ)² spoils the block
+NARROW = 0.02  # a filter for a narrower interval, relative to the scale, needs float64
 GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio that a filter may make
 
 
@@ -100,17 +102,19 @@ def chebyshev(
     V, residuals = random_block(bk, m, n_block, rng.randint(2**32), dtype), None
     theta = np.full(n_block, cut)
     theta[0] = scale
-    worst, stuck = 1.0, False
+    worst, loosest, stuck = 1.0, np.finfo(dtype).eps, False  # residuals: to come, and locked
     for i in range(max_iter):
         n_locked = locked.shape[1]
         # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
         # high degree, is to cut clearly below, to add what A does to the block, and to widen it.
         edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
         interval = _interval(max(low, -edge), edge, scale)
-        degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, dtype.name)
+        bearable = GROWTH[dtype.name], min(1.2 * GROWTH[dtype.name], 2 * math.log(DRIFT / loosest))
+        degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, bearable)
         if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
             degree = max(1, degree // 2)
-        _filter(bk, single, V, residuals, theta[n_locked:], degree, interval)
+        matrix = A if stuck or interval.half < NARROW * scale else single
+        _filter(bk, matrix, V, residuals, theta[n_locked:], degree, interval)
         residuals = None
         gram = _orthonormalise(bk, V, locked, rng)
         if stuck:
@@ -126,6 +130,7 @@ def chebyshev(
         norms = norms / float(np.abs(theta).max() or 1.0)
         good = norms[: n - n_locked] <= 0.5 * tol
         new = good.size if good.all() else int(np.argmin(good))
+        loosest = max(loosest, float(norms[:new].max(initial=0)))
         if new or V.shape[1] > width:
             locked = xp.concatenate([locked, V[:, :new]], axis=1)
             V = xp.ascontiguousarray(V[:, new:width])
@@ -201,20 +206,27 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
 
 
 def _degree(
-    interval: _Interval, scale: float, top: float, last: float, reduction: float, dtype: str
+    interval: _Interval,
+    scale: float,
+    top: float,
+    last: float,
+    reduction: float,
+    bearable: tuple[float, float],
 ) -> int:
-    """Choose the degree: enough to converge, no more than rounding bears, at most 1000.
+    """Choose the degree: enough to converge, no more than can be borne, at most 1000.
 
     `top` is the largest Ritz value not locked, `last` the n-th, `reduction` the factor still
-    missing. Locked vectors return from rounding with the growth of `scale`: a little more of
-    that is bearable, since they are projected out again.
+    missing, `bearable` the logarithms of the growth allowed at `top` and at `scale`. Locked
+    vectors return with the growth at `scale`, from rounding and from what they lack: orthogonal
+    to a vector that is off by δ, the block holds δ of the eigenvector, and projecting out what
+    that has grown to leaves δ of it.
     """
-    bearable = min(
-        GROWTH[dtype] / max(interval.growth(top), 1e-6),
-        1.2 * GROWTH[dtype] / max(interval.growth(scale), 1e-6),
-    )
+    limits = [
+        growth / max(interval.growth(value), 1e-6)
+        for growth, value in zip(bearable, (top, scale), strict=True)
+    ]
     needed = math.log(20 * max(reduction, 1.0)) / max(interval.growth(last), 1e-6)
-    return max(1, int(min(bearable, needed + 1, MAX_DEGREE)))
+    return max(1, int(min(*limits, needed + 1, MAX_DEGREE)))
 
 
 def _filter(
@@ -228,22 +240,22 @@ def _filter(
 ) -> None:
     """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length.
 
-    A is in float32. With `residuals` (A - theta) V, in float32, the filter is applied to them
-    alone; without, to V itself.
+    The recurrence runs in the dtype of A. With `residuals` (A - theta) V the filter is applied to
+    them alone; without, to V itself.
     """
     xp = bk.xp
     x = (theta - interval.centre) / interval.half
     weights, heads = _residual_weights(x, degree, interval.half)
-    weights, heads = bk.asarray(weights, np.float32), bk.asarray(heads, V.dtype)
+    weights, heads = bk.asarray(weights, A.dtype), bk.asarray(heads, V.dtype)
 
     def run(columns: slice) -> None:
         v = V[:, columns]
         if residuals is None:
-            before = xp.ascontiguousarray(v, dtype=np.float32)
+            before = xp.ascontiguousarray(v, dtype=A.dtype)
             now, source = xp.empty_like(before), None
             bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
         else:
-            source = xp.ascontiguousarray(residuals[:, columns])
+            source = xp.ascontiguousarray(residuals[:, columns], dtype=A.dtype)
             before, now = xp.zeros_like(source), source * weights[0, columns]
         for j in range(1, degree):
             scale = xp.ascontiguousarray(weights[j, columns]) if source is not None else None

@@ -53,9 +53,7 @@ def prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> Sear
     """
     xp = bk.xp
     m, d = X.shape
-    with np.errstate(over="ignore", invalid="ignore"):  # every finite shift will do
-        shift = (xp.ones(m, dtype=X.dtype) @ X).astype(np.float64) / m
-    shift = xp.where(xp.isfinite(shift), shift, 0)
+    shift = _centre(xp, X)
     if is_integral(bk, X):
         shift = xp.rint(shift)
     centred = []  # the largest entry of each tile
@@ -88,6 +86,22 @@ def prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> Sear
     loss = 1.01 * (beta * reach + rounding**2 / tau + tau * reach)
     floor = (d + 16) * float(sums.tiny) * 4
     return Search(bk, X, scale, base, sq_norms, loss, floor)
+
+
+def _centre(xp: Any, X: Any) -> Any:
+    """Return a point (d,) amid the rows: their mean, or a median that no outlier drags away.
+
+    Every finite point will do; the nearer it is to most rows, the tighter are the bounds.
+    """
+    m = X.shape[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = (xp.ones(m, dtype=X.dtype) @ X).astype(np.float64) / m
+    sample = X[:: max(1, m // 512)].astype(np.float64)
+    middle = sample.shape[0] // 2
+    median = xp.sort(sample, axis=0)[middle]
+    typical = xp.sort(xp.abs(sample - median).max(axis=1))[middle]
+    is_near = xp.abs(mean - median).max() <= typical  # False for what is not finite
+    return xp.where(is_near, mean, median)
 
 
 def is_integral(bk: ModuleType, X: Any) -> bool:

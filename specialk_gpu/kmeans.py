@@ -386,13 +386,14 @@ def _refill(points: _Points, now: _Assignment, centers: Any, r: int, k: int) -> 
     X, xp = points.X, points.bk.xp
     own = centers[r : r + 1], np.array([k])
     sq = points.bk.nearest_center(points.columns, points.sq_norms, *own)[1][0]
-    coincide = 32 * float(np.finfo(np.float64).eps) * float(points.sq_norms.max())  # rounding
     empty = xp.flatnonzero(now.counts[r, :k] == 0).tolist()
     for c in empty:
         far = int(xp.argmax(sq))
-        if not float(sq[far]) > coincide:
-            return  # every row sits on a centre, up to rounding: too few distinct rows
         donor = int(now.labels[r, far])
+        center = centers[r, donor]
+        rounding = 32 * np.finfo(np.float64).eps * float(points.sq_norms[far] + center @ center)
+        if not float(sq[far]) > rounding:
+            return  # every row sits on a centre, up to rounding: too few distinct rows
         now.counts[r, donor] -= 1
         now.sums[r, donor] -= X[far]
         now.counts[r, c] = 1

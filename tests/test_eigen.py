@@ -370,3 +370,29 @@ def test_the_size_of_the_entries_does_not_matter(bk, solver, unit):
 def test_the_remedy_names_the_other_solver(bk):
     W = knn_graph(bk.asarray(np.random.default_rng(0).random((700, 3))))
     assert "solver='lanczos'" in eigenpairs(W, 30, solver="chebyshev", max_iter=1).message
+
+
+# Loose tolerances, narrow spectra -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-4, 1e-5])
+@pytest.mark.parametrize("seed", range(3))
+def test_what_locked_vectors_lack_does_not_spoil_the_rest(bk, tol, seed):
+    B = sparse.random_array((300, 250), density=0.05, rng=seed)
+    W = sparse.csr_matrix(sparse.block_array([[None, B], [B.T, None]]))
+    for n in (41, 60):
+        pairs = eigenpairs(csr(bk, W), n, solver="chebyshev", tol=tol, random_state=0, max_iter=30)
+        assert pairs.converged, pairs.message
+        expected = np.sort(np.abs(np.linalg.eigvalsh(W.toarray())))[::-1][:n]
+        found = np.abs(bk.to_numpy(pairs.values))
+        np.testing.assert_allclose(found, expected, atol=tol * expected[0])
+
+
+@pytest.mark.parametrize("width", [1e-3, 1e-4])
+def test_a_spectrum_in_a_narrow_band_is_filtered_in_float64(bk, width):
+    A = sparse.random_array((600, 600), density=0.02, rng=2)
+    W = sparse.csr_matrix(sparse.eye_array(600) + width * (A + A.T) / 2)
+    pairs = eigenpairs(csr(bk, W), 20, solver="chebyshev", random_state=0, max_iter=30)
+    assert pairs.converged, pairs.message
+    expected = np.sort(np.linalg.eigvalsh(W.toarray()))[::-1][:20]
+    np.testing.assert_allclose(bk.to_numpy(pairs.values), expected, atol=1e-12)

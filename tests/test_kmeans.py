@@ -429,3 +429,11 @@ def test_kmeans_takes_starts_as_lists_and_refuses_what_is_not_finite():
     assert kmeans(X, 2, n_init=0, init=[[[0.0], [10.0]]]).inertia == 0.5
     with pytest.raises(ValueError, match="init must be finite"):
         kmeans(X, 2, init=[[[0.0], [np.nan]]])
+
+
+def test_an_outlier_does_not_keep_empty_clusters_from_being_filled(bk):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2)) + 10.0 * rng.integers(4, size=(500, 1))
+    X = np.concatenate([X, [[1e10, 1e10]]])
+    init = np.concatenate([X[-1:], X[:1], np.full((3, 2), 5e10)])[None]
+    assert np.unique(run(bk, X, 5, init=init, n_init=0).labels).size == 5

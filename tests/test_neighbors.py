@@ -92,6 +92,17 @@ def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
     check_against_brute_force(bk, X, k)
 
 
+def test_a_far_outlier_costs_no_other_row_its_certificate(bk, monkeypatch):
+    X = (normal(size=(2500, 6)) @ normal(size=(6, 64))).astype(np.float32)
+    X[7] *= 1e12
+    pairs, measure = [], bk.pair_sq_distances
+    monkeypatch.setattr(
+        bk, "pair_sq_distances", lambda X, i, j: pairs.append(i.size) or measure(X, i, j)
+    )
+    check_against_brute_force(bk, X, 10)
+    assert sum(pairs) < 100 * 2500  # of 2500²
+
+
 @pytest.mark.parametrize("dtypes", [("float16", "float32"), ("float16",)])
 @pytest.mark.parametrize("case", CASES)
 def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtypes):
