@@ -9,6 +9,9 @@ its rounding errors shrink with them. For Av = θv + r, Â = (A - centre)/half, 
 
     T_d(Â)v = T_d(x)v + w_d,   w_0 = 0,   w_1 = r/half,
     w_(j+1) = 2Âw_j - w_(j-1) + 2T_j(x)r/half.
+
+It runs in float64 where the interval is so narrow that float32 rounds Â too coarsely, and where a
+round has brought nothing.
 """
 
 from __future__ import annotations
@@ -156,10 +159,10 @@ def chebyshev(
 def _refuse_block(bk: ModuleType, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
     """Raise MemoryError, before anything is taken, if the blocks of vectors do not fit.
 
-    Three are held at the worst moment, and their residuals; a filter takes three panels.
+    Three are held at the worst moment, and their residuals in float32; a filter takes three panels.
     """
     panel = min(n_block, bk.panel_width)
-    needed = m * (n_block * (3 * dtype.itemsize + 4) + panel * 12)
+    needed = m * (n_block * (3 * dtype.itemsize + 4) + 3 * panel * dtype.itemsize)
     free = bk.free_memory()
     if needed > free:
         msg = (

@@ -128,7 +128,7 @@ def reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
     xp, (m, d) = bk.xp, X.shape
     if m < 2000 or d < 48:
         return None
-    shift = X.mean(axis=0, dtype=np.float64)
+    shift = _centre(xp, X)
     few = X[:: max(1, m // 8192)] - shift
     scale = float(xp.abs(few).max()) or 1.0
     few = (few / scale).astype(np.float32)
@@ -154,7 +154,7 @@ def reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
         part = along[:, :r]
         rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))
         lower = bk.products(part[sample], part) - 2 * rest[sample][:, None] * rest + sq_norms
-        needed = xp.sort((lower <= limit).sum(axis=1))
+        needed = (lower <= limit).sum(axis=1)
         for n_candidates in (k + 9, 32, 64, 128, 224):
             doubtful = float((needed >= n_candidates).mean())
             measured = min(n_candidates, k + float(needed.mean()))
