@@ -16,8 +16,13 @@ from specialk_gpu.backend import backend_of, on_its_device
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-KEPT = {3: 5, 6: 3, 12: 1}  # by iteration; runs still behind the best so many are given up
+HOPE = 4.0  # last gains; a run further behind the best is given up
+LEAST = 3  # iterations before that
+GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 3  # rounds of swaps without gain
+SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
+CANDIDATES = 8  # of a sample, to go on from with all rows
+ALIKE = 1e-4  # relative difference of inertias up to which two candidates are one
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 
 
@@ -45,6 +50,16 @@ class KMeans(NamedTuple):
     n_iter: int
     converged: bool
     inertias: list[float]
+
+
+NONE = KMeans(None, None, math.inf, 0, converged=False, inertias=[])
+
+
+class _Left(NamedTuple):
+    """What a run that has ended, or was given up, leaves."""
+
+    inertia: float
+    centers: Any  # (k, d)
 
 
 class _Points(NamedTuple):
@@ -81,10 +96,13 @@ def kmeans(
 
     Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
     the host; a cluster that empties takes the row farthest from its centre. Equal distances
-    go to the smaller label. Iterates until no label changes; of several restarts, those behind
-    the best after 3, 6 and 12 iterations are given up. Then swaps one centre of the best
-    for a new row in `n_init` ways, as one batch, until that has failed thrice to lower the inertia
-    (Fränti, Efficiency of random swap clustering, 2018); n_init=1 does without.
+    go to the smaller label. Iterates until no label changes; a restart is given up once it is
+    further behind the best than four times what its last iteration gained. Then swaps one centre
+    of the best for a new row in `n_init` ways, and iterates from the better half of these as one
+    batch, until that has failed thrice to lower the inertia (Fränti, Efficiency of random swap
+    clustering, 2018). Of more than 16,384 rows a sample of 8,192 is searched in this way; the best
+    eight that it leaves, different in inertia, are where iterations and swaps with all rows start,
+    until a round of swaps has failed. n_init=1 does without swaps and sample.
 
     Parameters
     ----------
@@ -93,7 +111,7 @@ def kmeans(
     n_clusters : int
         1 <= k <= m.
     n_init : int
-        Restarts from k-means++, run as one batch.
+        Restarts from k-means++, run as one batch, and swaps of a round.
     init : array of shape (r, k, d), optional
         Further starts, run in the same batch; with them, no restart is given up.
     max_iter : int
@@ -117,7 +135,7 @@ def kmeans(
     centres come to rest, and synchronises with the device once. Memory:
     O(m R) beside a chunk.
     """
-    settings = {"n_init": n_init, "init": init, "max_iter": max_iter}
+    settings = {"n_init": n_init, "init": init, "max_iter": max_iter, "sample_seed": random_state}
     (found,) = kmeans_batch(X, [n_clusters], seeds=[random_state], **settings)
     warn_of_shortcomings(found, n_clusters, max_iter)
     return found
@@ -128,6 +146,7 @@ def kmeans_batch(
     ks: Sequence[int],
     *,
     seeds: Sequence[Any],
+    sample_seed: Any = 0,
     n_init: int = 10,
     init: Any = None,
     max_iter: int = 300,
@@ -139,9 +158,11 @@ def kmeans_batch(
     X, n_init, max_iter
         See `kmeans`.
     ks : sequence of int
-        Rising. The result for one does not depend on the others.
+        Rising. The result for one does not depend on the others, but for rounding.
     seeds : sequence of int or RandomState
         One for each k.
+    sample_seed : int or RandomState
+        Draws the sample of many rows, which is the same for every k.
     init : array of shape (r, k, d), optional
         See `kmeans`; for a single k.
 
@@ -156,24 +177,22 @@ def kmeans_batch(
     init = None if init is None else xp.asarray(init, dtype=np.float64)
     _check_arguments(xp, X, ks[-1], n_init, init, max_iter)
     X, shift = _centred(xp, X)
-    points = _Points(bk, X, xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1))
-    rngs = [check_random_state(seed) for seed in seeds]
-    starts = [] if init is None else [init - shift]
-    if n_init:
-        starts.append(_plus_plus(points, ks, n_init, rngs))
-    sizes = np.repeat(ks, sum(len(some) for some in starts) // len(ks))
-    kept = KEPT if init is None else {}
-    best = _lloyd(points, xp.concatenate(starts), sizes, max_iter, kept)
-    failed = [0 if k >= 2 and n_init > 1 else PATIENCE for k in ks]  # rounds of swaps
-    while chosen := [p for p in range(len(ks)) if failed[p] < PATIENCE and best[p].inertia > 0]:
-        swapped = _swaps(points, [best[p] for p in chosen], n_init, [rngs[p] for p in chosen])
-        sizes = np.repeat([ks[p] for p in chosen], n_init)
-        swapped = _lloyd(points, swapped, sizes, max_iter, KEPT)
-        for p, found in zip(chosen, swapped, strict=True):
-            inertias = best[p].inertias + found.inertias
-            failed[p] = 0 if found.inertia < best[p].inertia * (1 - 1e-5) else failed[p] + 1
-            better = found if found.inertia < best[p].inertia else best[p]
-            best[p] = better._replace(inertias=inertias)
+    points = _points(bk, X)
+    rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
+    if init is None and n_init > 1 and X.shape[0] > 2 * SAMPLE_ROWS:
+        sample = check_random_state(sample_seed).permutation(X.shape[0])[:SAMPLE_ROWS]
+        sample = _points(bk, X[bk.asarray(np.sort(sample))])
+        starts, sizes = _candidates(sample, ks, n_init, rngs, max_iter)
+        patience = 1
+    else:
+        starts = [] if init is None else [init - shift]
+        if n_init:
+            starts.append(_plus_plus(points, ks, n_init, rngs))
+        starts = xp.concatenate(starts)
+        sizes = np.repeat(ks, len(starts) // len(ks))
+    hope = HOPE if init is None else np.inf
+    best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
+    best = _improved(points, best, n_init, rngs, max_iter, patience)
     return [one._replace(centers=one.centers + shift) for one in _without_empty(points, best)]
 
 
@@ -217,7 +236,59 @@ def _centred(xp: Any, X: Any) -> tuple[Any, Any]:
     unit = xp.ptp(X, axis=0)
     unit = 2.0 ** xp.floor(xp.log2(xp.where(unit > 0, unit, 1)))
     shift = xp.rint(X.mean(axis=0) / unit) * unit
-    return X - shift, shift
+    return xp.ascontiguousarray(X - shift), shift
+
+
+def _points(bk: ModuleType, X: Any) -> _Points:
+    return _Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1))
+
+
+def _candidates(
+    sample: _Points, ks: Sequence[int], n_init: int, rngs: list[Any], max_iter: int
+) -> tuple[Any, np.ndarray]:
+    """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
+    left: list[list[_Left]] = [[] for _ in ks]
+    starts, sizes = _plus_plus(sample, ks, n_init, rngs), np.repeat(ks, n_init)
+    best = _lloyd(sample, starts, sizes, max_iter, [NONE] * len(ks), left=left)
+    _improved(sample, best, n_init, rngs, max_iter, PATIENCE, left)
+    chosen = []
+    for runs in left:
+        inertia = -np.inf
+        several: list[_Left] = []
+        for run in sorted(runs, key=lambda run: run.inertia):
+            if run.inertia > inertia * (1 + ALIKE) and len(several) < CANDIDATES:
+                several.append(run)
+                inertia = run.inertia
+        chosen += several
+    sizes = np.array([len(run.centers) for run in chosen])
+    starts = sample.bk.xp.zeros((sizes.size, ks[-1], sample.X.shape[1]))
+    for r, run in enumerate(chosen):
+        starts[r, : sizes[r]] = run.centers
+    return starts, sizes
+
+
+def _improved(
+    points: _Points,
+    best: list[KMeans],
+    n_init: int,
+    rngs: list[Any],
+    max_iter: int,
+    patience: int,
+    left: list[list[_Left]] | None = None,
+) -> list[KMeans]:
+    """Swap centres of the best of each size until `patience` rounds have failed to lower it."""
+    ks = [one.centers.shape[0] for one in best]
+    failed = [0 if k >= 2 and n_init > 1 else patience for k in ks]
+    while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
+        given = [best[p] for p in chosen]
+        swapped = _swaps(points, given, n_init, [rngs[p] for p in chosen])
+        sizes = np.repeat([ks[p] for p in chosen], len(swapped) // len(chosen))
+        own = None if left is None else [left[p] for p in chosen]
+        now = _lloyd(points, swapped, sizes, max_iter, given, left=own)
+        for p, found in zip(chosen, now, strict=True):
+            failed[p] = 0 if found.inertia < best[p].inertia * (1 - GAIN) else failed[p] + 1
+            best[p] = found
+    return best
 
 
 def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any]) -> Any:
@@ -232,7 +303,7 @@ def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any])
     for c in range(1, ks[-1]):
         place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
-        chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
+        chosen[place:, c], nearest, _ = _draw(points, nearest, draws[c - 1, place:])
     return points.X[chosen]
 
 
@@ -249,23 +320,26 @@ def _draws(ks: Sequence[int], rounds: Sequence[int], n_init: int, rngs: list[Any
     return draws.reshape(max(rounds), len(ks) * n_init, max(trials))
 
 
-def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
+def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any, Any]:
     """Draw one more centre for each run: the best of several, by squared distance.
 
     `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
-    numbers in [0, 1). Returns the rows (R,) and the new distances.
+    numbers in [0, 1). Returns the rows (R,), the new distances, and their sums (R,).
     """
     xp = points.bk.xp
     trial = points.bk.draw_rows(nearest, draws)
     candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
     xp.minimum(candidate, nearest[:, None, :], out=candidate)
-    best = xp.argmin(candidate.sum(axis=2), axis=1)
-    run = xp.arange(trial.shape[0])
-    return trial[run, best], candidate[run, best]
+    sums = candidate.sum(axis=2)
+    run, best = xp.arange(trial.shape[0]), xp.argmin(sums, axis=1)
+    return trial[run, best], candidate[run, best], sums[run, best]
 
 
 def _swaps(points: _Points, best: list[KMeans], n_init: int, rngs: list[Any]) -> Any:
-    """Replace one centre in each of `n_init` copies by a row drawn as in k-means++."""
+    """Replace one centre in each of `n_init` copies by a row drawn as in k-means++.
+
+    Returns the half of each k that lowers the inertia most before any iteration.
+    """
     bk, xp = points.bk, points.bk.xp
     ks = [found.centers.shape[0] for found in best]
     sizes = np.repeat(ks, n_init)
@@ -276,9 +350,11 @@ def _swaps(points: _Points, best: list[KMeans], n_init: int, rngs: list[Any]) ->
         centers[p * n_init : (p + 1) * n_init, : k - 1] = best[p].centers[kept]
     draws = bk.asarray(_draws(ks, [1] * len(ks), n_init, rngs)[0])
     _, nearest = bk.nearest_center(points.columns, points.sq_norms, centers, sizes - 1)
-    rows, _ = _draw(points, nearest, draws)
+    rows, _, inertia = _draw(points, nearest, draws)
     centers[xp.arange(sizes.size), bk.asarray(sizes - 1)] = points.X[rows]
-    return centers
+    order = np.argsort(bk.to_numpy(inertia).reshape(len(ks), n_init), axis=1, kind="stable")
+    order += np.arange(0, sizes.size, n_init)[:, None]
+    return centers[bk.asarray(order[:, : -(-n_init // 2)].ravel())]
 
 
 def _sq_distances(points: _Points, rows: Any) -> Any:
@@ -290,18 +366,24 @@ def _sq_distances(points: _Points, rows: Any) -> Any:
 
 
 def _lloyd(
-    points: _Points, centers: Any, sizes: np.ndarray, max_iter: int, kept: dict[int, int]
+    points: _Points,
+    centers: Any,
+    sizes: np.ndarray,
+    max_iter: int,
+    given: list[KMeans],
+    hope: float = HOPE,
+    left: list[list[_Left]] | None = None,
 ) -> list[KMeans]:
     """Iterate all runs together; those that no longer change leave the batch.
 
-    `centers` is (R, k, d), of which run r has sizes[r], rising. Returns the best run of each
-    size. After iteration i all but the best kept[i] of a size are given up.
+    `centers` is (R, k, d), of which run r has sizes[r], rising; `given` has the best so far of each
+    size. Returns the best of each size now. Runs without hope are given up (see HOPE). Of each
+    size, `left` takes what all runs leave.
     """
     bk, xp = points.bk, points.bk.xp
     group = np.unique(sizes, return_inverse=True)[1]  # (R,)
-    inertias = np.full(sizes.size, np.inf)
-    best = [KMeans(None, None, np.inf, 0, converged=False, inertias=[])] * (group[-1] + 1)
-    active, before, last = np.arange(sizes.size), None, [None] * sizes.size
+    inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
+    best, active, before, last = list(given), np.arange(sizes.size), None, [None] * sizes.size
     for i in range(1, max_iter + 1):
         now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
@@ -312,21 +394,25 @@ def _lloyd(
         changed, inertia = state[0] > 0, state[1]
         n_empty = state[2] - (centers.shape[1] - sizes[active])
         going = changed & (i < max_iter)
+        gain, inertias[active] = inertias[active] - inertia, inertia
         hopeless = np.zeros_like(going)
-        if i in kept:
-            hopeless = _hopeless(inertia, going, group[active], kept[i])
+        if i >= LEAST:
+            behind = _behind(inertia, group[active], best)
+            hopeless = going & (behind > hope * np.maximum(gain, 0))
             going &= ~hopeless
         ended = np.flatnonzero(~going & ~hopeless)
         if ended.size and not now.exact:
-            given = centers[bk.asarray(ended)], sizes[active[ended]]
-            _, sq = bk.nearest_center(points.columns, points.sq_norms, *given)
-            inertia[ended] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
-        for r in np.flatnonzero(~going):
-            inertias[active[r]] = inertia[r]
-            if inertia[r] < best[group[active[r]]].inertia and not hopeless[r]:
-                k = sizes[active[r]]
-                own = now.labels[r].copy(), centers[r, :k].copy(), float(inertia[r])
-                best[group[active[r]]] = KMeans(*own, i, not changed[r], [])
+            own = centers[bk.asarray(ended)], sizes[active[ended]]
+            _, sq = bk.nearest_center(points.columns, points.sq_norms, *own)
+            inertias[active[ended]] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
+        for r in ended.tolist():
+            place, k = group[active[r]], sizes[active[r]]
+            if inertias[active[r]] < best[place].inertia:
+                own = now.labels[r].copy(), centers[r, :k].copy(), float(inertias[active[r]])
+                best[place] = KMeans(*own, i, not changed[r], [])
+        for r in np.flatnonzero(~going).tolist() if left is not None else ():
+            run = _Left(float(inertia[r]), centers[r, : sizes[active[r]]].copy())
+            left[group[active[r]]].append(run)
         if not going.any():
             break
         for r in np.flatnonzero(going & (n_empty > 0)):
@@ -338,47 +424,55 @@ def _lloyd(
             stay, active = bk.asarray(np.flatnonzero(going)), active[going]
             centers, before = centers[stay][:, : sizes[active].max()], before[stay]
             last = [last[r] for r in np.flatnonzero(going)]
-    best = _settle(points, best, max_iter)
+    best = _settle(points, best, given, max_iter)
     for p, found in enumerate(best):
         own = np.maximum(inertias[group == p], found.inertia)  # those given up have rough ones
-        own[np.argmin(own)] = found.inertia
-        best[p] = found._replace(inertias=own.tolist())
+        if found is not given[p]:
+            own[np.argmin(own)] = found.inertia
+        best[p] = found._replace(inertias=given[p].inertias + own.tolist())
     return best
 
 
-def _settle(points: _Points, best: list[KMeans], max_iter: int) -> list[KMeans]:
-    """Compute centres, labels and inertias from their definitions, of one run of each size."""
+def _behind(inertia: np.ndarray, group: np.ndarray, best: list[KMeans]) -> np.ndarray:
+    """Return how far runs are behind the leader of their group, and a gain over the best so far."""
+    goals = np.array([found.inertia for found in best]) * (1 - GAIN)
+    np.minimum.at(goals, group, inertia)
+    return inertia - goals[group]
+
+
+def _settle(
+    points: _Points, best: list[KMeans], given: list[KMeans], max_iter: int
+) -> list[KMeans]:
+    """Compute centres, labels and inertias from their definitions, of what is new among the best.
+
+    Those that prove no better than what was given make way for it.
+    """
     bk, xp = points.bk, points.bk.xp
-    sizes = np.array([found.centers.shape[0] for found in best])
+    new = [p for p in range(len(best)) if best[p] is not given[p]]
+    if not new:
+        return best
+    found, best = [best[p] for p in new], list(best)
+    sizes = np.array([one.centers.shape[0] for one in found])
     centers = xp.zeros((sizes.size, sizes.max(), points.X.shape[1]))
-    before = xp.stack([found.labels for found in best])
+    before = xp.stack([one.labels for one in found])
     counts, sums = bk.segment_sum(points.X, before, centers.shape[1])
-    for p, found in enumerate(best):
-        centers[p, : sizes[p]] = found.centers
-    keep = xp.asarray([[not found.converged] for found in best]) | (counts == 0)
+    for r, one in enumerate(found):
+        centers[r, : sizes[r]] = one.centers
+    keep = xp.asarray([[not one.converged] for one in found]) | (counts == 0)
     centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
     state = [sq.sum(axis=1), xp.abs(labels - before).max(axis=1).astype(np.float64)]
     inertias, changed = bk.to_numpy(xp.stack(state))  # a sync
-    for p, found in enumerate(best):
-        if found.converged and changed[p] and found.n_iter < max_iter:
-            start, rest = centers[p : p + 1, : sizes[p]], max_iter - found.n_iter
-            (again,) = _lloyd(points, start, sizes[p : p + 1], rest, {})
-            best[p] = again._replace(n_iter=found.n_iter + again.n_iter)
+    for r, (p, one) in enumerate(zip(new, found, strict=True)):
+        if one.converged and changed[r] and one.n_iter < max_iter:
+            start, rest = centers[r : r + 1, : sizes[r]], max_iter - one.n_iter
+            (again,) = _lloyd(points, start, sizes[r : r + 1], rest, [NONE])
+            one = again._replace(n_iter=one.n_iter + again.n_iter)
         else:
-            own = labels[p], centers[p, : sizes[p]], float(inertias[p]), found.n_iter
-            best[p] = KMeans(*own, found.converged and not changed[p], [])
+            own = labels[r], centers[r, : sizes[r]], float(inertias[r]), one.n_iter
+            one = KMeans(*own, one.converged and not changed[r], [])
+        best[p] = one if one.inertia < given[p].inertia else given[p]
     return best
-
-
-def _hopeless(inertia: np.ndarray, going: np.ndarray, group: np.ndarray, n: int) -> np.ndarray:
-    """Say which of the runs still going are behind the best n of their group."""
-    hopeless = np.zeros_like(going)
-    for p in np.unique(group[going]):
-        own = going & (group == p)
-        if own.sum() > n:
-            hopeless |= own & (inertia > np.sort(inertia[own])[n - 1])
-    return hopeless
 
 
 def _refill(points: _Points, now: _Assignment, centers: Any, r: int, k: int) -> None:

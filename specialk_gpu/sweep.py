@@ -244,7 +244,8 @@ def sweep(
     to_the_end = full_path or selection == "watershed"
     window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
-    seeds = rng.randint(np.iinfo(np.int32).max, size=last)  # a k has its own, wherever it is tried
+    # a k has its own seed, wherever it is tried; the first is that of the sample
+    seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
     columns = _largest_columns(bk, D, n_kmeans_components)
     timings = {"kmeans": 0.0, "bounds": 0.0}
     steps: list[Step] = []
@@ -319,9 +320,7 @@ def _largest_columns(bk: Any, D: Any, n_columns: int | None) -> Any:
 
 def _window(bk: Any, m: int, n_init: int, n_wanted: int) -> int:
     """Return how many k to try at once: what the backend likes, or is wanted anyway, and fits."""
-    if bk.sweep_window == 1:
-        return 1
-    fitting = bk.free_memory() // 2 // (RUN_BYTES * m * max(n_init, 1))
+    fitting = min(bk.free_memory() // 2, bk.sweep_bytes) // (RUN_BYTES * m * max(n_init, 1))
     return max(1, min(max(bk.sweep_window, n_wanted), fitting))
 
 
@@ -338,7 +337,8 @@ def _tries(
     bk = backend_of(D)
     for ks in windows:
         clock = time.perf_counter()
-        tried = kmeans_batch(columns, ks, seeds=[seeds[k - 1] for k in ks], n_init=n_init)
+        own = {"seeds": [seeds[k] for k in ks], "sample_seed": seeds[0]}
+        tried = kmeans_batch(columns, ks, **own, n_init=n_init)
         sizes = [int(found.centers.shape[0]) for found in tried]
         labels = [_by_size(bk.xp, found.labels, k) for found, k in zip(tried, sizes, strict=True)]
         bk.synchronize()

@@ -301,7 +301,7 @@ def test_levels_below_any_double_are_compared_in_logarithms(bk):
 
 def test_repeated_fits_keep_no_arrays():
     sizes = []
-    arrays = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+    arrays = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
     tracemalloc.start()
     try:
         for _ in range(4):

@@ -116,8 +116,7 @@ def test_more_restarts_are_not_worse_on_average(bk):
 @pytest.mark.parametrize("seed", range(8))
 def test_the_best_of_restarts_and_swaps_is_returned(bk, seed):
     found = run(bk, NOISE, 9, n_init=4, random_state=seed)
-    assert len(found.inertias) % 4 == 0
-    assert len(found.inertias) > 4
+    assert len(found.inertias) in range(4 + 3 * 2, 100, 2)  # restarts, and rounds of two swaps
     assert found.inertia == min(found.inertias)
 
 
@@ -157,9 +156,10 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
         (alone,) = kmeans_batch(X, [k], seeds=[10 * k], n_init=n_init)
         np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(alone.labels))
         np.testing.assert_array_equal(bk.to_numpy(found.centers), bk.to_numpy(alone.centers))
-        assert found[2:] == alone[2:]
+        assert found.inertia == pytest.approx(alone.inertia, rel=1e-12)
+        assert found.inertias == pytest.approx(alone.inertias, rel=1e-12)
         public = kmeans(X, k, random_state=10 * k, n_init=n_init)
-        assert public.inertias == found.inertias
+        assert public.inertias == alone.inertias
 
 
 def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
@@ -167,7 +167,8 @@ def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
     monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 50 * 7)
     together = kmeans_batch(NOISE, ks, seeds=seeds)
     for k, seed, found in zip(ks, seeds, together, strict=True):
-        assert found.inertias == kmeans(NOISE, k, random_state=seed).inertias
+        alone = kmeans(NOISE, k, random_state=seed)
+        assert found.inertias == pytest.approx(alone.inertias, rel=1e-12)
 
 
 def test_a_batch_warns_of_nothing_and_numbers_the_clusters_it_found(bk):
@@ -248,7 +249,8 @@ def test_with_margins_a_run_does_not_see_the_others_of_its_batch(monkeypatch):
         (alone,) = kmeans_batch(NOISE, [k], seeds=[k])
         np.testing.assert_array_equal(found.labels, alone.labels)
         np.testing.assert_array_equal(found.centers, alone.centers)
-        assert found[2:] == alone[2:]
+        assert found.inertia == pytest.approx(alone.inertia, rel=1e-12)
+        assert found.inertias == pytest.approx(alone.inertias, rel=1e-12)
 
 
 # -- invariance -----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from specialk_gpu.backend.lloyd import assign, draw_rows, nearest_center, segment_sum
-from specialk_gpu.backend.threads import map_chunks
+from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 
 __all__ = [
     "all_true",
@@ -50,6 +50,7 @@ __all__ = [
     "select_smallest",
     "sparse",
     "spmm",
+    "sweep_bytes",
     "sweep_window",
     "synchronize",
     "tile_bytes",
@@ -60,11 +61,13 @@ __all__ = [
 name = "numpy"
 xp = np
 
+THREAD_ROWS = 2**12  # from which products are worth threads of BLAS
 LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
 tile_bytes = 2**27  # scores of a block of rows, where memory allows
 center_order = "C"  # of the rows that `nearest_center` reads fastest
-sweep_window = 1  # numbers of clusters that a sweep tries at once
+sweep_window = 1  # numbers of clusters that a sweep tries at once, though it may stop at the first
+sweep_bytes = 2**29  # of the runs of a sweep in one batch
 reduces = True  # products are slow enough here for bounds from principal components to pay
 
 
@@ -78,9 +81,13 @@ def to_numpy(x: Any) -> np.ndarray:
     return np.asarray(x)
 
 
-def device_of(x: Any) -> AbstractContextManager:  # noqa: ARG001 - the seam's signature
-    """Return a context in which the device of `x` is the current one."""
-    return nullcontext()
+def device_of(x: Any) -> AbstractContextManager:
+    """Return a context in which the device of `x` is the current one.
+
+    On the host: in which products take one thread, if `x` has so few rows that more only wait.
+    """
+    few = getattr(x, "shape", None) and x.shape[0] < THREAD_ROWS
+    return one_blas_thread if few else nullcontext()
 
 
 def all_true(x: np.ndarray) -> bool:

@@ -50,6 +50,7 @@ __all__ = [
     "select_smallest",
     "sparse",
     "spmm",
+    "sweep_bytes",
     "sweep_window",
     "synchronize",
     "tile_bytes",
@@ -64,6 +65,7 @@ panel_width = 2048
 tile_bytes = 2**31
 center_order = "F"
 sweep_window = 8
+sweep_bytes = 2**63
 reduces = False
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)

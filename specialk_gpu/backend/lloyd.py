@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +25,7 @@ def nearest_center(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the nearest centre of every row, for several sets of centres ("runs") at once.
 
-    Runs of equal size share a product; runs of other sizes do not change a bit of the result.
+    All share a product, so that a run may see in its rounding which others there are.
 
     Parameters
     ----------
@@ -35,7 +34,7 @@ def nearest_center(
         Of the rows of X.
     centers : float64 array of shape (R, k, d)
     sizes : int array of shape (R,), on the host
-        Run r has the centres centers[r, :sizes[r]], at least one; the others are padding.
+        Rising. Run r has the centres centers[r, :sizes[r]], at least one; the others are padding.
 
     Returns
     -------
@@ -45,48 +44,66 @@ def nearest_center(
     """
     m, R = X.shape[0], centers.shape[0]
     labels, sq = np.empty((R, m), dtype=np.int32), np.empty((R, m))
+    stack = _stack(centers, sizes)
 
-    def search(runs: np.ndarray, rows: slice) -> None:
-        own = centers[runs, : sizes[runs[0]]]
-        labels[runs, rows], best, _ = _two_nearest(X[rows], own, both=False)
-        sq[runs, rows] = np.maximum(best + sq_norms[rows], 0)
+    def search(rows: slice) -> None:
+        labels[:, rows], best, _ = _two_nearest(X[rows], stack, both=False)
+        best += sq_norms[rows]
+        np.maximum(best, 0, out=sq[:, rows])
 
-    _map_rows(search, m, sizes, np.arange(R))
+    _map_rows(search, m, stack)
     return labels, sq
 
 
-def _map_rows(
-    function: Callable[[np.ndarray, slice], None], m: int, sizes: np.ndarray, which: np.ndarray
-) -> None:
-    """Call function(runs, rows) for the runs of each size among `which` and chunks of the rows."""
-    for size in np.unique(sizes[which]).tolist():
-        runs = which[sizes[which] == size]
-        step = max(1, min(m, CHUNK_BYTES // (8 * size * runs.size)))
-        with one_blas_thread:  # a small product is slower in several
-            map_chunks(partial(function, runs), (slice(i, i + step) for i in range(0, m, step)))
+class _Stack(NamedTuple):
+    """The centres of all runs by slot, then run: those of slot c are ends[c] : ends[c + 1]."""
+
+    centers: np.ndarray  # (sum of sizes, d), times -2
+    sq_norms: np.ndarray  # (sum of sizes, 1)
+    first: np.ndarray  # (k,), the first run with a centre in each slot
+    ends: np.ndarray  # (k + 1,)
+
+
+def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
+    """Stack the centres (R, k, d) of runs of rising sizes."""
+    R, d = sizes.size, centers.shape[2]
+    first = np.searchsorted(sizes, np.arange(sizes[-1]), side="right")
+    stacked = np.empty((int(sizes.sum()), d))
+    ends = np.cumsum([0, *(R - first)])
+    for c, r in enumerate(first.tolist()):
+        stacked[ends[c] : ends[c + 1]] = centers[r:, c]
+    sq_norms = (stacked * stacked).sum(axis=1)[:, None]
+    return _Stack(np.multiply(stacked, -2, out=stacked), sq_norms, first, ends)
+
+
+def _map_rows(function: Callable[[slice], None], m: int, stack: _Stack) -> None:
+    """Call function(rows) for chunks of the rows whose scores stay in cache."""
+    step = max(1, min(m, CHUNK_BYTES // (8 * len(stack.centers))))
+    with one_blas_thread:  # a small product is slower in several
+        map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
 
 
 def _two_nearest(
-    X: np.ndarray, centers: np.ndarray, *, both: bool = True
+    X: np.ndarray, stack: _Stack, *, both: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the label of the nearest of the centres (R, k, d), and the two smallest scores.
+    """Return the label of the nearest of the centres of each run, and the two smallest scores.
 
     All three are of shape (R, m). A score is a squared distance less that of the row to the
-    origin; without a second centre, or unless `both` are asked for, the second is infinite.
+    origin; without a second centre the second is infinite, and it means nothing unless `both` are
+    asked for.
     """
-    R, k, d = centers.shape
-    scores = (-2 * centers).reshape(-1, d) @ X.T
-    scores += (centers * centers).sum(axis=2).reshape(-1, 1)
-    scores = scores.reshape(R, k, -1)
-    best, small = scores[:, 0].copy(), np.min_scalar_type(k)
-    second, larger = np.full_like(best, np.inf), np.empty_like(best)
+    scores = stack.centers @ X.T
+    scores += stack.sq_norms
+    ends, small = stack.ends.tolist(), np.min_scalar_type(len(stack.first))
+    best = scores[: ends[1]]  # (R, m)
+    second = np.full_like(best, np.inf) if both else best
     label = np.zeros(best.shape, dtype=small)
-    for c in range(1, k):
-        np.maximum(label, (scores[:, c] < best) * small.type(c), out=label)
+    for c, r in enumerate(stack.first[1:].tolist(), start=1):
+        score = scores[ends[c] : ends[c + 1]]
+        np.maximum(label[r:], (score < best[r:]) * small.type(c), out=label[r:])
         if both:
-            np.maximum(scores[:, c], best, out=larger)
-            np.minimum(second, larger, out=second)
-        np.minimum(best, scores[:, c], out=best)
+            np.minimum(second[r:], np.maximum(score, best[r:]), out=second[r:])
+        np.minimum(best[r:], score, out=best[r:])
     return label, best, second
 
 
@@ -94,7 +111,7 @@ class _Run(NamedTuple):
     """What `assign` remembers of a run."""
 
     labels: np.ndarray  # (m,)
-    margins: np.ndarray  # (m,), at most the distance to the second nearest centre less the nearest
+    margins: Any  # (m,), at most how much farther the second nearest centre is, or None
     centers: np.ndarray  # (k, d)
     counts: np.ndarray  # (k,)
     sums: np.ndarray  # (k, d)
@@ -133,20 +150,28 @@ def assign(
     exact : bool
         Whether `inertia` is from its definition, or from the sums and subject to cancellation.
     """
-    m, R, k = X.shape[0], len(last), centers.shape[1]
-    if m < MARGIN_ROWS:
+    if exact := X.shape[0] < MARGIN_ROWS:
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-        return labels, sq.sum(axis=1), *segment_sum(X, labels, k), last, True
+        margins = [None] * len(last)
+    else:
+        labels, margins = _search(X, sq_norms, centers, sizes, last)
+    counts, sums = _sums(X, labels, centers, last)
+    runs = [
+        _Run(labels[r], margins[r], centers[r, :size], counts[r, :size], sums[r, :size])
+        for r, size in enumerate(sizes.tolist())
+    ]
+    inertia = sq.sum(axis=1) if exact else np.array([_inertia(sq_norms, run) for run in runs])
+    return labels, inertia, counts, sums, runs, exact
+
+
+def _search(
+    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: list[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the labels (R, m) and margins (R, m), looking at as few rows as will do."""
+    m, R = X.shape[0], len(last)
     own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
     error = np.array([_score_error(sq_norms, C) for C in own])
     labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
-    counts, sums = np.zeros((R, k)), np.zeros(centers.shape)
-
-    def search(group: np.ndarray, rows: slice | np.ndarray) -> None:
-        x = X[rows] if isinstance(rows, slice) else X.take(rows, axis=0)
-        label, *scores = _two_nearest(x, centers[group, : sizes[group[0]]])
-        place = (group, rows) if isinstance(rows, slice) else (group[:, None], rows)
-        labels[place], margins[place] = label, _margins(sq_norms[rows], *scores, error[group, None])
 
     def look(r: int) -> bool:
         """Find the nearest centres of run r, unless most rows must be looked at."""
@@ -155,40 +180,58 @@ def assign(
         rows = _doubtful(last[r], own[r], error[r], labels[r], margins[r])
         if 4 * rows.size > m:
             return False
-        step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
+        stack, step = (
+            _stack(own[r][None], sizes[r : r + 1]),
+            max(1, CHUNK_BYTES // (8 * X.shape[1])),
+        )
         for start in range(0, rows.size, step):
-            search(np.array([r]), rows[start : start + step])
+            some = rows[start : start + step]
+            labels[r, some], *scores = _two_nearest(X.take(some, axis=0), stack)
+            margins[r, some] = _margins(sq_norms[some], *scores, error[r])[0]
         return True
 
-    def add(r: int) -> None:
-        if last[r] is not None:
-            size = sizes[r]
-            counts[r, :size], sums[r, :size] = last[r].counts, last[r].sums
-            _move(X, last[r].labels, labels[r], counts[r, :size], sums[r, :size])
+    done = map_chunks(lambda runs: [look(r) for r in range(R)[runs]], _run_slices(R, m))
+    rest = np.flatnonzero(~np.array(sum(done, [])))
 
-    done = _map_runs(look, R, m)
-    _map_rows(search, m, sizes, np.flatnonzero(~np.array(done)))
-    _map_runs(add, R, m)
+    def search(rows: slice) -> None:
+        labels[rest, rows], *scores = _two_nearest(X[rows], stack)
+        margins[rest, rows] = _margins(sq_norms[rows], *scores, error[rest, None])
+
+    if rest.size:
+        stack = _stack(centers[rest], sizes[rest])
+        _map_rows(search, m, stack)
+    return labels, margins
+
+
+def _sums(
+    X: np.ndarray, labels: np.ndarray, centers: np.ndarray, last: list[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sizes (R, k) and sums (R, k, d) of the clusters, from the last where known."""
+    m, R, k = X.shape[0], len(last), centers.shape[1]
+    counts, sums = np.zeros((R, k)), np.zeros(centers.shape)
     new = np.flatnonzero([run is None for run in last])
     if new.size:
         counts[new], sums[new] = segment_sum(X, labels[new], k)
-    runs = [
-        _Run(labels[r], margins[r], C, counts[r, : len(C)], sums[r, : len(C)])
-        for r, C in enumerate(own)
-    ]
-    inertia = np.array([_inertia(sq_norms, run) for run in runs])
-    return labels, inertia, counts, sums, runs, False
+
+    def update(runs: slice) -> None:
+        known = [r for r in range(R)[runs] if last[r] is not None]
+        for r in known:
+            size = len(last[r].counts)
+            counts[r, :size], sums[r, :size] = last[r].counts, last[r].sums
+        if known:
+            old = np.stack([last[r].labels for r in known])
+            count, total = _moved(X, old, labels[known], k)
+            counts[known] += count
+            sums[known] += total
+
+    map_chunks(update, _run_slices(R, m))
+    return counts, sums
 
 
-def _map_runs(function: Callable[[int], Any], n_runs: int, m: int) -> list[Any]:
-    """Call `function` for every run, in threads where there are many rows."""
+def _run_slices(n_runs: int, m: int) -> list[slice]:
+    """Split the runs so that each part has rows that are worth a thread."""
     step = max(1, THREAD_ROWS // m)
-    runs = range(n_runs)
-    done = map_chunks(
-        lambda some: [function(r) for r in runs[some]],
-        [slice(i, i + step) for i in range(0, n_runs, step)],
-    )
-    return sum(done, [])
+    return [slice(i, min(i + step, n_runs)) for i in range(0, n_runs, step)]
 
 
 def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
@@ -220,19 +263,16 @@ def _doubtful(
     return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # scores beyond differ by > 2 error
 
 
-def _move(
-    X: np.ndarray, old: np.ndarray, new: np.ndarray, counts: np.ndarray, sums: np.ndarray
-) -> None:
-    """Update counts (k,) and sums (k, d) by the rows whose label changed."""
-    changed = np.flatnonzero(old != new)
-    step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
-    for start in range(0, changed.size, step):
-        rows = changed[start : start + step]
-        places = np.stack([new[rows], old[rows]], axis=1).ravel()
-        ends, signs = np.arange(0, places.size + 1, 2), np.tile([1.0, -1.0], rows.size)
-        member = sparse.csc_matrix((signs, places, ends), shape=(counts.size, rows.size))
-        sums += member @ X.take(rows, axis=0)
-        counts += np.bincount(places, signs, minlength=counts.size)
+def _moved(
+    X: np.ndarray, old: np.ndarray, new: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what changes in the sizes (R, k) and sums (R, k, d) when labels (R, m) do."""
+    (m, d), R = X.shape, len(new)
+    run, row = np.nonzero(old != new)
+    place = np.concatenate([new[run, row] + k * run, old[run, row] + k * run])
+    sign, row = np.repeat([1.0, -1.0], run.size), np.concatenate([row, row])
+    counts = np.bincount(place, sign, minlength=R * k).reshape(R, k)
+    return counts, (sparse.coo_array((sign, (place, row)), shape=(R * k, m)) @ X).reshape(R, k, d)
 
 
 def _inertia(sq_norms: np.ndarray, run: _Run) -> float:

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
-from threadpoolctl import ThreadpoolController
+from threadpoolctl import LibController, ThreadpoolController
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
@@ -27,34 +27,54 @@ class _OneBlasThread:
     """A context, to be entered from any thread, in which a product takes one thread."""
 
     def __init__(self) -> None:
-        self.lock, self.users, self.limits = Lock(), 0, None
+        self.lock, self.users, self.before = Lock(), 0, []
 
     def __enter__(self) -> None:
         with self.lock:
             if not self.users:
-                self.limits = _libraries().limit(limits=1, user_api="blas")
+                self.before = [(library, library.get_num_threads()) for library in _blas()]
+                for library in _blas():
+                    library.set_num_threads(1)
             self.users += 1
 
     def __exit__(self, *_: object) -> None:
         with self.lock:
             self.users -= 1
             if not self.users:
-                self.limits.restore_original_limits()
+                for library, n_threads in self.before:
+                    library.set_num_threads(n_threads)
 
 
 @cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()
+def _blas() -> list[LibController]:
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 one_blas_thread = _OneBlasThread()
 
 
-def map_chunks(function: Callable[[slice], Any], chunks: Iterable[slice]) -> list[Any]:
-    """Apply `function` to every slice, on all cores; the order of the results is kept."""
+class _Worker(local):
+    """Says whether the current thread is one of a pool's."""
+
+    busy = False
+
+    def start(self) -> None:
+        self.busy = True
+
+
+_worker = _Worker()
+
+
+@cache
+def _pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child's own
+    return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
+
+
+def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any]) -> list[Any]:
+    """Apply `function` to every chunk, on all cores; the order of the results is kept."""
     chunks = list(chunks)
-    workers = min(n_threads(), len(chunks))
-    if workers <= 1:
+    n_workers = 1 if _worker.busy or len(chunks) < 2 else n_threads()
+    if n_workers == 1:
         return [function(chunk) for chunk in chunks]
-    with one_blas_thread, ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, chunks))
+    with one_blas_thread:
+        return list(_pool(n_workers, os.getpid()).map(function, chunks))
