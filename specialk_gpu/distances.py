@@ -118,12 +118,12 @@ def is_integral(bk: ModuleType, X: Any) -> bool:
     return float(xp.abs(X).max()) ** 2 * X.shape[1] * 16 < 2.0**53
 
 
-def reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
-    """Choose principal axes (d, r) and a number of candidates for a first search, if it pays.
+def reduction(bk: ModuleType, X: Any, k: int) -> Any | None:
+    """Choose principal axes (d, r) for `nearest_by_pairs`, if it pays.
 
     A sample of rows tells how many others would have to be measured with r axes. A pair that is
-    measured costs about as much as 2^15 multiply-adds of a product, one that is selected 2^13,
-    and a row that stays doubtful a search with all columns.
+    measured costs about as much as 2^14 multiply-adds of a product; without axes, all pairs are
+    taken twice.
     """
     xp, (m, d) = bk.xp, X.shape
     if m < 2000 or d < 48:
@@ -149,16 +149,12 @@ def reduction(bk: ModuleType, X: Any, k: int) -> tuple[Any, int] | None:
 
     map_tiles(bk, run, m, 20 * d)
     limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
-    best_price, best = m * (d + 32.0) + (2.0**15 + 2.0**13) * (k + 9), None
+    best_price, best = m * (d + 32.0), None
     for r in ranks:
         part = along[:, :r]
         rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))
         lower = bk.products(part[sample], part) - 2 * rest[sample][:, None] * rest + sq_norms
-        needed = (lower <= limit).sum(axis=1)
-        for n_candidates in (k + 9, 32, 64, 128, 224):
-            doubtful = float((needed >= n_candidates).mean())
-            measured = min(n_candidates, k + float(needed.mean()))
-            price = m * (r + 32.0 + doubtful * d) + 2.0**15 * measured + 2.0**13 * n_candidates
-            if k < n_candidates < m and price < best_price:
-                best_price, best = price, (axes[:, :r], n_candidates)
+        price = m * (r + 32.0) / 2 + 2.0**14 * float((lower <= limit).mean()) * m
+        if price < best_price:
+            best_price, best = price, axes[:, :r]
     return best

@@ -298,7 +298,7 @@ def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any])
     chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
     first = [rng.randint(points.X.shape[0], size=n_init) for rng in rngs]
     chosen[:, 0] = bk.asarray(np.concatenate(first))
-    draws = bk.asarray(_draws(ks, [k - 1 for k in ks], n_init, rngs))
+    draws = bk.asarray(_draws(ks, n_init, rngs))
     nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
         place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
@@ -307,17 +307,17 @@ def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any])
     return points.X[chosen]
 
 
-def _draws(ks: Sequence[int], rounds: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
-    """Return numbers in [0, 1) for several candidates a round and run: (rounds, R, trials).
+def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
+    """Return numbers in [0, 1) for several candidates a centre and run: (max k - 1, R, trials).
 
     A smaller k has fewer candidates: its last is repeated.
     """
     trials = [2 + int(math.log(k)) for k in ks]
-    draws = np.zeros((max(rounds), len(ks), n_init, max(trials)))
-    for p, rng in enumerate(rngs):
-        own = rng.random_sample((rounds[p], n_init, trials[p]))
-        draws[: rounds[p], p] = np.pad(own, [(0, 0), (0, 0), (0, max(trials) - trials[p])], "edge")
-    return draws.reshape(max(rounds), len(ks) * n_init, max(trials))
+    draws = np.zeros((ks[-1] - 1, len(ks), n_init, trials[-1]))
+    for p, (k, rng) in enumerate(zip(ks, rngs, strict=True)):
+        own = rng.random_sample((k - 1, n_init, trials[p]))
+        draws[: k - 1, p] = np.pad(own, [(0, 0), (0, 0), (0, trials[-1] - trials[p])], "edge")
+    return draws.reshape(-1, len(ks) * n_init, trials[-1])
 
 
 def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any, Any]:
@@ -336,7 +336,7 @@ def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any, Any]:
 
 
 def _swaps(points: _Points, best: list[KMeans], n_init: int, rngs: list[Any]) -> Any:
-    """Replace one centre in each of `n_init` copies by a row drawn as in k-means++.
+    """Replace one centre in each of `n_init` copies by a row, far ones the more probable.
 
     Returns the half of each k that lowers the inertia most before any iteration.
     """
@@ -348,7 +348,7 @@ def _swaps(points: _Points, best: list[KMeans], n_init: int, rngs: list[Any]) ->
         removed = np.concatenate([rng.permutation(k) for _ in range(-(-n_init // k))])[:n_init]
         kept = bk.asarray(np.stack([np.delete(np.arange(k), c) for c in removed]))  # (n_init, k-1)
         centers[p * n_init : (p + 1) * n_init, : k - 1] = best[p].centers[kept]
-    draws = bk.asarray(_draws(ks, [1] * len(ks), n_init, rngs)[0])
+    draws = bk.asarray(np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs]))
     _, nearest = bk.nearest_center(points.columns, points.sq_norms, centers, sizes - 1)
     rows, _, inertia = _draw(points, nearest, draws)
     centers[xp.arange(sizes.size), bk.asarray(sizes - 1)] = points.X[rows]

@@ -152,19 +152,17 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
 def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
     xp, m = bk.xp, X.shape[0]
+    if bk.nearest_by_pairs and (axes := reduction(bk, X, k)) is not None:
+        search = prepare(bk, X, "float32", axes)
+        low = (search.sq_norms - 2 * search.loss - search.floor).astype(np.float32)
+        return *bk.nearest_by_pairs(X, search.base, low, search.scale, k), 0
     out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
-    few = min(m, k + 1 + (8 if k <= 32 else 16))
-    plans = [(dtype, None, [few]) for dtype in bk.product_dtypes()]
-    if bk.reduces and (found := reduction(bk, X, k)):
-        axes, n_candidates = found
-        plans.insert(0, ("float32", axes, [n_candidates, min(m, 32 * n_candidates)]))
+    n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
     doubtful, n_redone = xp.arange(m), []
-    for dtype, axes, counts in plans:
-        search = prepare(bk, X, dtype, axes) if doubtful.size else None
-        for n_candidates in counts:
-            if doubtful.size:
-                doubtful = _propose(search, doubtful, n_candidates, out)
-                n_redone.append(int(doubtful.size))
+    for dtype in bk.product_dtypes():
+        if doubtful.size:
+            doubtful = _propose(prepare(bk, X, dtype), doubtful, n_candidates, out)
+            n_redone.append(int(doubtful.size))
     if doubtful.size:
         _redo(bk, X, doubtful, *out)
     logger.info("neighbours: of %d rows, %s were not certified at first", m, n_redone)
@@ -183,13 +181,8 @@ def _propose(search: Search, todo: Any, n_candidates: int, out: tuple[Any, Any])
         rows = todo[tile]
         products = bk.products(search.base[rows], search.base)  # (t, m)
         places, limits = bk.select_smallest(products, offsets, n_candidates)
-        lower = None
-        if bk.reduces:
-            at = xp.maximum(places, 0)
-            lower = xp.take_along_axis(products, at, axis=1) + offsets[at]
-            lower = (lower + own[tile][:, None]) * (search.scale**2 * (1 - 1e-12))
         del products
-        out[0][rows], out[1][rows] = bk.rank_candidates(X, rows, places, k, lower)
+        out[0][rows], out[1][rows] = bk.rank_candidates(X, rows, places, k)
         bounds[tile] = limits + own[tile]
 
     map_tiles(bk, run, int(todo.size), 4 * m)

@@ -1,5 +1,7 @@
 """k-means: right on cases worked out by hand, and equal to scikit-learn from equal centres."""
 
+import importlib
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,8 @@ from sklearn.exceptions import ConvergenceWarning
 from specialk_gpu import kmeans
 from specialk_gpu.backend import cpu, lloyd
 from specialk_gpu.kmeans import kmeans_batch
+
+module = importlib.import_module("specialk_gpu.kmeans")  # the package has a function of that name
 
 SQUARE = np.array([[0.0, 0], [0, 2], [10, 0], [10, 2]])
 NOISE = np.random.default_rng(0).normal(size=(150, 3))
@@ -186,6 +190,59 @@ def test_results_repeat_bit_by_bit(bk):
         np.testing.assert_array_equal(bk.to_numpy(one.labels), bk.to_numpy(other.labels))
         np.testing.assert_array_equal(bk.to_numpy(one.centers), bk.to_numpy(other.centers))
         assert one[2:] == other[2:]
+
+
+# -- a sample of many rows -------------------------------------------------------------------------
+
+
+def separated(n_rows, seed=0):
+    """Return seven clusters far apart, of falling size, the last of three rows, and the optimum."""
+    shares = np.array([0.4, 0.25, 0.15, 0.1, 0.07, 0.03])
+    sizes = [*(n_rows * shares).astype(int), 3]
+    X, y = make_blobs(sizes, centers=50.0 * np.eye(7), random_state=seed)
+    return X, y, sum(((X[y == c] - X[y == c].mean(axis=0)) ** 2).sum() for c in range(7))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sample_leads_to_the_optimum_even_where_it_lacks_a_cluster(bk, monkeypatch, seed):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
+    X, y, optimum = separated(2000)
+    found = run(bk, X, 7, random_state=seed)
+    assert found.inertia == pytest.approx(optimum)
+    assert found.converged
+    assert len(set(zip(found.labels.tolist(), y.tolist(), strict=True))) == 7
+
+
+def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
+    searched = []
+
+    def spy(points, *rest):
+        searched.append(points.X.shape[0])
+        return plus_plus(points, *rest)
+
+    plus_plus = module._plus_plus
+    monkeypatch.setattr(module, "_plus_plus", spy)
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
+    for rows, more in [(201, {}), (200, {}), (201, {"n_init": 1})]:
+        run(bk, separated(2000)[0][-rows:], 3, random_state=0, **more)
+    assert searched == [100, 200, 201]
+
+
+def test_a_sample_with_fewer_distinct_rows_than_clusters_will_do(bk, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 20)
+    X = np.concatenate([np.zeros((2000, 2)), 10.0 * np.eye(2), -10.0 * np.eye(2)])
+    found = run(bk, X, 5, random_state=0)
+    assert found.inertia == 0
+    assert len(np.unique(found.labels)) == 5
+
+
+def test_every_number_of_clusters_sees_the_same_sample(bk, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 60)
+    X, ks = bk.asarray(NOISE), [2, 5, 6]
+    for found, k in zip(kmeans_batch(X, ks, seeds=ks, sample_seed=3), ks, strict=True):
+        (alone,) = kmeans_batch(X, [k], seeds=[k], sample_seed=3)
+        np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(alone.labels))
+        assert found.inertia == pytest.approx(alone.inertia, rel=1e-12)
 
 
 # -- margins ---------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from oracles import nearest, readonly, sq_distances
 from scipy.spatial import cKDTree
 
 from specialk_gpu import neighbors
-from specialk_gpu.backend import cpu
+from specialk_gpu.backend import cpu, pairs
 from specialk_gpu.duplicates import duplicate_groups
 from specialk_gpu.neighbors import count_within, list_within, nearest_neighbors
 
@@ -118,22 +118,25 @@ def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtype
 def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank):
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
-    for n_candidates in (k + 1, 60):
-        monkeypatch.setattr(neighbors, "reduction", lambda *_, n=n_candidates: (axes, n))
+    monkeypatch.setattr(neighbors, "reduction", lambda *_: axes)
+    for sizes in ((256, 1024, 1024), (16, 40, 30)):  # of cells, what is near, and tiles
+        for name, size in zip(("CELL_ROWS", "NEAR_ROWS", "TILE_ROWS"), sizes, strict=True):
+            monkeypatch.setattr(pairs, name, size)
         check_against_brute_force(cpu, X, k)
 
 
 def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
     X = (normal(size=(3000, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
     ranks = []
-    propose = neighbors._propose
-    monkeypatch.setattr(
-        neighbors, "_propose", lambda s, *rest: ranks.append(s.base.shape[1]) or propose(s, *rest)
-    )
+
+    def spy(X, base, *rest):
+        ranks.append(base.shape[1])
+        return pairs.nearest_by_pairs(X, base, *rest)
+
+    monkeypatch.setattr(cpu, "nearest_by_pairs", spy)
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
         check_against_brute_force(cpu, data, 10)
-        assert ranks.pop(0) <= 31
-        ranks.clear()
+        assert ranks.pop() <= 31
 
 
 def test_what_float16_does_not_certify_is_done_again_and_counted(monkeypatch):

@@ -26,6 +26,7 @@ LAYERS = {
     "backend.__init__": {"backend"},
     "backend.cpu": {"backend"},  # its own parts
     "backend.lloyd": {"backend"},
+    "backend.pairs": {"backend"},
     "backend.threads": set(),
     "backend.gpu": set(),
     "duplicates": {"backend"},

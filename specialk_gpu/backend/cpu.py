@@ -17,6 +17,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from specialk_gpu.backend.lloyd import assign, draw_rows, nearest_center, segment_sum
+from specialk_gpu.backend.pairs import nearest_by_pairs, pair_sq_distances, rank_candidates
 from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "locality_order",
     "map_chunks",
     "name",
+    "nearest_by_pairs",
     "nearest_center",
     "operator",
     "pair_sq_distances",
@@ -44,7 +46,6 @@ __all__ = [
     "product_error",
     "products",
     "rank_candidates",
-    "reduces",
     "row_hashes",
     "segment_sum",
     "select_smallest",
@@ -62,13 +63,11 @@ name = "numpy"
 xp = np
 
 THREAD_ROWS = 2**12  # from which products are worth threads of BLAS
-LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
 tile_bytes = 2**27  # scores of a block of rows, where memory allows
 center_order = "C"  # of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once, though it may stop at the first
 sweep_bytes = 2**29  # of the runs of a sweep in one batch
-reduces = True  # products are slow enough here for bounds from principal components to pay
 
 
 def asarray(x: Any, dtype: Any = None) -> np.ndarray:
@@ -221,110 +220,6 @@ def _nth_of_group_minima(block: np.ndarray, n: int) -> np.ndarray:
     return np.partition(minima, n - 1, axis=1)[:, n - 1]
 
 
-def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return ‖X[rows] - X[columns]‖², the definition of distance in this library.
-
-    Differences are taken in float64 and their squares summed in a fixed order (32 interleaved
-    lanes, then pairwise over the lanes), so that every backend returns the same bits.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-    rows, columns : int arrays of shape (p,)
-
-    Returns
-    -------
-    float64 array of shape (p,)
-    """
-    d = X.shape[1]
-    out = np.empty(rows.size, dtype=np.float64)
-
-    def measure(pairs: slice) -> None:
-        square = np.subtract(X[rows[pairs]], X[columns[pairs]], dtype=np.float64)
-        np.multiply(square, square, out=square)
-        full = d - d % LANES
-        lanes = (
-            square[:, :full].reshape(len(square), full // LANES, LANES).sum(axis=1)
-        )  # in their order
-        lanes[:, : d - full] += square[:, full:]
-        while lanes.shape[1] > 1:
-            half = lanes.shape[1] // 2
-            lanes = lanes[:, :half] + lanes[:, half:]
-        out[pairs] = lanes[:, 0]
-
-    step = max(1, 2**18 // max(d, LANES))  # stays in the cache
-    map_chunks(measure, (slice(i, i + step) for i in range(0, rows.size, step)))
-    return out
-
-
-def rank_candidates(
-    X: np.ndarray, rows: np.ndarray, places: np.ndarray, k: int, lower: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
-    """Measure the rows proposed to each row and return the k nearest, ties to the smaller number.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-    rows : int64 array of shape (t,)
-        The rows' own numbers.
-    places : int64 array of shape (t, width)
-        The numbers proposed, all different, at least k beside the own; negative ones are skipped.
-    lower : array of shape (t, width), optional
-        Lower bounds of their squared distances: what they rule out is not measured.
-
-    Returns
-    -------
-    sq_distances, numbers : float64 and int64 arrays of shape (t, k)
-        See `pair_sq_distances`; ascending.
-    """
-    real = (places >= 0) & (places != rows[:, None])
-    if lower is None:
-        rough = _rough_sq_distances(X, rows, places, real)
-    else:
-        lower = np.where(real, lower, np.inf)
-        first = real & (lower <= np.partition(lower, k - 1, axis=1)[:, k - 1 : k])
-        rough = _rough_sq_distances(X, rows, places, first)
-        rest = real & ~first & (lower <= _rough_limit(rough, k, X.shape[1]))
-        np.minimum(rough, _rough_sq_distances(X, rows, places, rest), out=rough)
-    row, column = np.nonzero(real & (rough <= _rough_limit(rough, k, X.shape[1])))
-    number = places[row, column]
-    sq = pair_sq_distances(X, rows[row], number)
-    order = np.lexsort((number, sq, row))
-    start = np.searchsorted(row, np.arange(rows.size))
-    best = order[start[:, None] + np.arange(k)]
-    return sq[best], number[best]
-
-
-def _rough_limit(rough: np.ndarray, k: int, d: int) -> np.ndarray:
-    """Bound the k-th smallest distance of each row from above, and what may pass for it in float32.
-
-    `rough` is off by d + 8 units in the last place, or by 2 d times the smallest number.
-    """
-    single = np.finfo(np.float32)
-    kth = np.partition(rough, k - 1, axis=1)[:, k - 1 : k].astype(np.float64)
-    return kth * (1 + 4 * (d + 8) * float(single.eps)) + 8 * d * float(single.tiny)
-
-
-def _rough_sq_distances(
-    X: np.ndarray, rows: np.ndarray, places: np.ndarray, which: np.ndarray
-) -> np.ndarray:
-    """Return ‖X[rows] - X[places]‖² in float32 where `which` says so, elsewhere infinity."""
-    out = np.full(places.shape, np.inf, dtype=np.float32)
-    row, column = np.nonzero(which)
-    own, other = rows[row], places[row, column]
-    found = np.empty(row.size, dtype=np.float32)
-
-    def measure(pairs: slice) -> None:
-        with np.errstate(over="ignore", under="ignore"):
-            difference = (X[own[pairs]] - X[other[pairs]]).astype(np.float32, copy=False)
-            np.einsum("ij,ij->i", difference, difference, out=found[pairs])
-
-    step = max(1, 2**17 // X.shape[1])
-    map_chunks(measure, (slice(i, i + step) for i in range(0, row.size, step)))
-    out[row, column] = found
-    return out
-
-
 def row_hashes(X: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Hash each row's bits with odd `factors` (d,): uint64 array of shape (m,); -0 counts as 0."""
     m, d = X.shape
@@ -391,6 +286,7 @@ def spmm(
     number = X.dtype.type
     data = A.data if alpha == 1 else A.data * number(alpha)
     step = max(1, 2**17 // width)  # rows of out that stay in the cache
+    work = np.empty((min(step, m), width), dtype=X.dtype)
     for start in range(0, m, step):
         rows = slice(start, min(start + step, m))
         part = out[rows]
@@ -399,9 +295,9 @@ def spmm(
         else:
             part[...] = 0
         if source is not None:
-            part += source[rows] * weights
+            part += np.multiply(source[rows], weights, out=work[: len(part)])
         if shift:
-            part -= X[rows] * number(alpha * shift)
+            part -= np.multiply(X[rows], number(alpha * shift), out=work[: len(part)])
         indptr = A.indptr[start : rows.stop + 1]
         # what A @ X calls, but adding to what is there
         csr_matvecs(part.shape[0], m, width, indptr, A.indices, data, X.ravel(), part.ravel())

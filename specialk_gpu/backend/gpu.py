@@ -35,6 +35,7 @@ __all__ = [
     "locality_order",
     "map_chunks",
     "name",
+    "nearest_by_pairs",
     "nearest_center",
     "operator",
     "pair_sq_distances",
@@ -44,7 +45,6 @@ __all__ = [
     "product_error",
     "products",
     "rank_candidates",
-    "reduces",
     "row_hashes",
     "segment_sum",
     "select_smallest",
@@ -66,7 +66,7 @@ tile_bytes = 2**31
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
-reduces = False
+nearest_by_pairs = None  # all distances are bounded before the few are measured
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block
@@ -278,11 +278,7 @@ def select_smallest(
 
 
 def rank_candidates(
-    X: cp.ndarray,
-    rows: cp.ndarray,
-    places: cp.ndarray,
-    k: int,
-    lower: cp.ndarray | None = None,  # noqa: ARG001 - the seam's signature
+    X: cp.ndarray, rows: cp.ndarray, places: cp.ndarray, k: int
 ) -> tuple[cp.ndarray, cp.ndarray]:
     """See `cpu.rank_candidates`; all are measured."""
     t, width = places.shape

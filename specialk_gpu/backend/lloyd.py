@@ -15,7 +15,8 @@ from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 __all__ = ["assign", "draw_rows", "nearest_center", "segment_sum"]
 
 CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
-THREAD_ROWS = 2**16  # rows, over all runs, that are worth a thread
+THREAD_BYTES = 2**23  # scores that are worth threads
+THREAD_ROWS = 2**18  # rows, over all runs, that are worth a thread
 MARGIN_ROWS = 2**13  # from which margins pay
 PARTS = 64  # of the rows at most, with sums of their own
 
@@ -79,6 +80,8 @@ def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
 def _map_rows(function: Callable[[slice], None], m: int, stack: _Stack) -> None:
     """Call function(rows) for chunks of the rows whose scores stay in cache."""
     step = max(1, min(m, CHUNK_BYTES // (8 * len(stack.centers))))
+    if 8 * m * len(stack.centers) < THREAD_BYTES:
+        step = m
     with one_blas_thread:  # a small product is slower in several
         map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
 
