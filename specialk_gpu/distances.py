@@ -122,11 +122,11 @@ def reduction(bk: ModuleType, X: Any, k: int) -> Any | None:
     """Choose principal axes (d, r) for `nearest_by_pairs`, if it pays.
 
     A sample of rows tells how many others would have to be measured with r axes. A pair that is
-    measured costs about as much as 2^14 multiply-adds of a product; without axes, all pairs are
-    taken twice.
+    measured costs about as much as 2^14 multiply-adds of a product; without axes, little more than
+    the neighbours are.
     """
     xp, (m, d) = bk.xp, X.shape
-    if m < 2000 or d < 48:
+    if d < 48:
         return None
     shift = _centre(xp, X)
     few = X[:: max(1, m // 8192)] - shift
@@ -149,7 +149,7 @@ def reduction(bk: ModuleType, X: Any, k: int) -> Any | None:
 
     map_tiles(bk, run, m, 20 * d)
     limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
-    best_price, best = m * (d + 32.0), None
+    best_price, best = m * (d + 32.0) / 2 + 2.0**14 * (k + 4), None
     for r in ranks:
         part = along[:, :r]
         rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))

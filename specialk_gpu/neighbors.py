@@ -29,6 +29,8 @@ __all__ = [
 
 logger = logging.getLogger("specialk_gpu")
 
+TREE_COLUMNS = 8  # up to which a k-d tree is faster than products
+PAIRS_ROWS = 5000  # from which it pays to take every pair once
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
 
@@ -152,10 +154,16 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
 def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
     xp, m = bk.xp, X.shape[0]
-    if bk.nearest_by_pairs and (axes := reduction(bk, X, k)) is not None:
-        search = prepare(bk, X, "float32", axes)
+    if bk.nearest_by_tree and X.shape[1] <= TREE_COLUMNS:
+        *out, doubtful = bk.nearest_by_tree(X, k)
+        if doubtful.size:
+            _redo(bk, X, doubtful, *out)
+        return *out, int(doubtful.size)
+    if bk.nearest_by_pairs and m >= PAIRS_ROWS:
+        search = prepare(bk, X, "float32", reduction(bk, X, k))
         low = (search.sq_norms - 2 * search.loss - search.floor).astype(np.float32)
-        return *bk.nearest_by_pairs(X, search.base, low, search.scale, k), 0
+        if found := bk.nearest_by_pairs(X, search.base, low, search.scale, k):
+            return *found, 0
     out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
     n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
     doubtful, n_redone = xp.arange(m), []

@@ -92,6 +92,33 @@ def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
     check_against_brute_force(bk, X, k)
 
 
+def choose(monkeypatch, search):
+    """Let the host search in this way, whatever the size."""
+    columns, rows = {"tree": (10**6, 2), "pairs": (0, 2), "products": (0, 10**9)}[search]
+    monkeypatch.setattr(neighbors, "TREE_COLUMNS", columns)
+    monkeypatch.setattr(neighbors, "PAIRS_ROWS", rows)
+
+
+@pytest.mark.parametrize("search", ["tree", "pairs", "products"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_way_of_searching_does_not_matter(monkeypatch, case, search):
+    choose(monkeypatch, search)
+    X, k = CASES[case]
+    check_against_brute_force(cpu, X, k)
+
+
+def test_a_tree_serves_few_columns_and_ties_beyond_its_reach_are_done_again(monkeypatch):
+    sizes, tree = [], cpu.nearest_by_tree
+    monkeypatch.setattr(cpu, "nearest_by_tree", lambda X, k: sizes.append(X.shape) or tree(X, k))
+    line = np.arange(300.0)[:, None]  # every row but the ends has two nearest, and two next
+    assert check_against_brute_force(cpu, line, 9) == 0
+    assert sizes == [(300, 1)]
+    star = np.concatenate([np.zeros((1, 8)), np.eye(8), -np.eye(8), 9 + normal(size=(40, 8))])
+    assert check_against_brute_force(cpu, star, 3) >= 1  # sixteen at the same distance
+    check_against_brute_force(cpu, normal(size=(300, 9)), 3)
+    assert len(sizes) == 2
+
+
 def test_a_far_outlier_costs_no_other_row_its_certificate(bk, monkeypatch):
     X = (normal(size=(2500, 6)) @ normal(size=(6, 64))).astype(np.float32)
     X[7] *= 1e12
@@ -106,6 +133,7 @@ def test_a_far_outlier_costs_no_other_row_its_certificate(bk, monkeypatch):
 @pytest.mark.parametrize("dtypes", [("float16", "float32"), ("float16",)])
 @pytest.mark.parametrize("case", CASES)
 def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtypes):
+    choose(monkeypatch, "products")
     monkeypatch.setattr(cpu, "product_dtypes", lambda: dtypes)
     X, k = CASES[case]
     check_against_brute_force(cpu, X, k)
@@ -118,6 +146,7 @@ def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtype
 def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank):
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
+    choose(monkeypatch, "pairs")
     monkeypatch.setattr(neighbors, "reduction", lambda *_: axes)
     for sizes in ((256, 1024, 1024), (16, 40, 30)):  # of cells, what is near, and tiles
         for name, size in zip(("CELL_ROWS", "NEAR_ROWS", "TILE_ROWS"), sizes, strict=True):
@@ -126,7 +155,7 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
 
 
 def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
-    X = (normal(size=(3000, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
+    X = (normal(size=(6000, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
     ranks = []
 
     def spy(X, base, *rest):
@@ -137,6 +166,16 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
         check_against_brute_force(cpu, data, 10)
         assert ranks.pop() <= 31
+
+
+def test_where_most_distances_are_alike_the_other_search_serves(monkeypatch):
+    choose(monkeypatch, "pairs")
+    found, by_pairs = [], cpu.nearest_by_pairs
+    monkeypatch.setattr(cpu, "nearest_by_pairs", lambda *a: found.append(by_pairs(*a)) or found[-1])
+    check_against_brute_force(cpu, np.eye(300), 2)
+    check_against_brute_force(cpu, normal(size=(300, 20)), 2)
+    assert found[0] is None
+    assert found[1] is not None
 
 
 def test_what_float16_does_not_certify_is_done_again_and_counted(monkeypatch):

@@ -17,7 +17,12 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from specialk_gpu.backend.lloyd import assign, draw_rows, nearest_center, segment_sum
-from specialk_gpu.backend.pairs import nearest_by_pairs, pair_sq_distances, rank_candidates
+from specialk_gpu.backend.pairs import (
+    nearest_by_pairs,
+    nearest_by_tree,
+    pair_sq_distances,
+    rank_candidates,
+)
 from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 
 __all__ = [
@@ -38,6 +43,7 @@ __all__ = [
     "map_chunks",
     "name",
     "nearest_by_pairs",
+    "nearest_by_tree",
     "nearest_center",
     "operator",
     "pair_sq_distances",

@@ -36,6 +36,7 @@ __all__ = [
     "map_chunks",
     "name",
     "nearest_by_pairs",
+    "nearest_by_tree",
     "nearest_center",
     "operator",
     "pair_sq_distances",
@@ -66,7 +67,7 @@ tile_bytes = 2**31
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
-nearest_by_pairs = None  # all distances are bounded before the few are measured
+nearest_by_pairs = nearest_by_tree = None  # products of all rows are faster
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from itertools import combinations_with_replacement, pairwise
 
 import numpy as np
+from scipy.spatial import cKDTree
 
 from specialk_gpu.backend.lloyd import nearest_center, segment_sum
-from specialk_gpu.backend.threads import map_chunks, one_blas_thread
+from specialk_gpu.backend.threads import map_chunks, n_threads, one_blas_thread
 
-__all__ = ["nearest_by_pairs", "pair_sq_distances", "rank_candidates"]
+__all__ = ["nearest_by_pairs", "nearest_by_tree", "pair_sq_distances", "rank_candidates"]
 
 LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
 CELL_ROWS = 256  # on average
@@ -19,6 +20,7 @@ NEAR_ROWS = 1024  # among which a row's first limit is found
 SPARE = 6  # rows measured for it beyond k
 CELL_ROUNDS = 3  # of k-means
 TILE_ROWS = 1024
+MOST = 32  # pairs measured, on average, for each neighbour to find
 
 
 def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -116,9 +118,39 @@ def _sure_limit(rough: np.ndarray, d: int) -> np.ndarray:
     return rough.astype(np.float64) * (1 + 4 * (d + 8) * float(single.eps)) + 8 * d * single.tiny
 
 
+def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Propose neighbours from a k-d tree, and measure them.
+
+    The tree computes distances from differences in float64, as the library does, and is off by
+    some d + 100 units in the last place; a row is certain when its k-th neighbour is clearly nearer
+    than the last row that the tree returned for it.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+        Without duplicates, m > k; few columns.
+    k : int
+
+    Returns
+    -------
+    sq_distances, numbers : float64 and int64 arrays of shape (m, k)
+        See `rank_candidates`.
+    doubtful : int64 array
+        Rows that are not certain, for the many that are as far as the k-th.
+    """
+    m, d = X.shape
+    points = X.astype(np.float64, copy=False)
+    tree = cKDTree(points, balanced_tree=False)  # a median is slow to find among equal numbers
+    n = min(m, k + 1 + SPARE)
+    far, places = tree.query(points, n, workers=n_threads())
+    sq, numbers = rank_candidates(X, np.arange(m), places, k)
+    sure = sq[:, -1] < far[:, -1] ** 2 * (1 - 1e-10)
+    return sq, numbers, np.flatnonzero(~sure if n < m else np.zeros(m, dtype=bool))
+
+
 def nearest_by_pairs(
     X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Find the k nearest other rows of every row, from lower bounds of all distances.
 
     The bounds come in tiles, a product each, that serve the rows of either side. A limit for each
@@ -139,7 +171,8 @@ def nearest_by_pairs(
     Returns
     -------
     sq_distances, numbers : float64 and int64 arrays of shape (m, k)
-        See `rank_candidates`.
+        See `rank_candidates`. None where too many pairs would have to be measured: the bounds are
+        of no use, or most distances are alike.
     """
     m, d = X.shape
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
@@ -147,13 +180,17 @@ def nearest_by_pairs(
         X, scale = X / scale, 1.0
     order, cells, near_rows = _cells(base, max(NEAR_ROWS, 4 * k))
     ones = np.ones((m, 1), dtype=np.float32)
-    left = np.concatenate([-2 * base, low[:, None], ones], axis=1)[order]
-    right = np.concatenate([base, ones, low[:, None]], axis=1)[order]
-    limits = np.empty(m)  # of the sorted rows, like `left` and `right`
+    sides = np.concatenate([base, ones, low[:, None]], axis=1)[order]
+    limits = np.empty(m)  # of the sorted rows, like `sides`
+
+    def lower_bounds(rows: slice, columns: slice | np.ndarray) -> np.ndarray:
+        left = -2 * sides[rows]
+        left[:, -2], left[:, -1] = sides[rows, -1], 1
+        return left @ sides[columns].T
 
     def limit(cell: int) -> None:
         own, near = cells[cell], near_rows(cell)
-        lower = left[own] @ right[near].T
+        lower = lower_bounds(own, near)
         lower[np.arange(own.start, own.stop)[:, None] == near] = np.inf
         n = min(k + SPARE, near.size - 1)
         places = near[np.argpartition(lower, n - 1, axis=1)[:, :n]]
@@ -165,10 +202,15 @@ def nearest_by_pairs(
         map_chunks(limit, range(len(cells)))
     bounds = (limits / scale**2 * (1 + 1e-6)).astype(np.float32)
 
+    n_near = []
+
     def measure(tile: tuple[slice, slice]) -> list[np.ndarray]:
-        lower = left[tile[0]] @ right[tile[1]].T
+        lower = lower_bounds(*tile)
         near = lower <= bounds[tile[0], None]
         near |= lower <= bounds[tile[1]]
+        n_near.append(np.count_nonzero(near))
+        if sum(n_near) > MOST * k * m:
+            return []
         i, j = np.divmod(np.flatnonzero(near), near.shape[1])
         i, j = i + tile[0].start, j + tile[1].start
         if tile[0] == tile[1]:
@@ -184,6 +226,8 @@ def nearest_by_pairs(
     parts = [slice(i, min(i + TILE_ROWS, m)) for i in range(0, m, TILE_ROWS)]
     with one_blas_thread:
         found = map_chunks(measure, list(combinations_with_replacement(parts, 2)))
+    if not all(found):
+        return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
     by_row = np.lexsort((rough, rows))
     rows, others, rough = rows[by_row], others[by_row], rough[by_row]
