@@ -21,7 +21,8 @@ LEAST = 3  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 3  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
-CANDIDATES = 8  # of a sample, to go on from with all rows
+SAMPLE_PATIENCE = 7
+CANDIDATES = 12  # of a sample, to go on from with all rows
 ALIKE = 1e-4  # relative difference of inertias up to which two candidates are one
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 
@@ -97,12 +98,15 @@ def kmeans(
     Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
     the host; a cluster that empties takes the row farthest from its centre. Equal distances
     go to the smaller label. Iterates until no label changes; a restart is given up once it is
-    further behind the best than four times what its last iteration gained. Then swaps one centre
-    of the best for a new row in `n_init` ways, and iterates from the better half of these as one
-    batch, until that has failed thrice to lower the inertia (Fränti, Efficiency of random swap
-    clustering, 2018). Of more than 16,384 rows a sample of 8,192 is searched in this way; the best
-    eight that it leaves, different in inertia, are where iterations and swaps with all rows start,
-    until a round of swaps has failed. n_init=1 does without swaps and sample.
+    further behind the best than four times what its last iteration gained.
+
+    Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
+    that promise most, and iterations from these run as one batch, until three rounds have failed to
+    lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
+    Sohler, A better k-means++ algorithm via local search, 2019). Of more than 16,384 rows a sample
+    of 8,192 is searched in this way, until seven rounds have failed; the best twelve clusterings
+    that it leaves are where iterations with all rows start, and then swaps, until a round has
+    failed. n_init=1 does without swaps and sample.
 
     Parameters
     ----------
@@ -250,7 +254,7 @@ def _candidates(
     left: list[list[_Left]] = [[] for _ in ks]
     starts, sizes = _plus_plus(sample, ks, n_init, rngs), np.repeat(ks, n_init)
     best = _lloyd(sample, starts, sizes, max_iter, [NONE] * len(ks), left=left)
-    _improved(sample, best, n_init, rngs, max_iter, PATIENCE, left)
+    _improved(sample, best, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
     chosen = []
     for runs in left:
         inertia = -np.inf
@@ -281,7 +285,8 @@ def _improved(
     failed = [0 if k >= 2 and n_init > 1 else patience for k in ks]
     while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
-        swapped = _swaps(points, given, n_init, [rngs[p] for p in chosen])
+        greedy = [failed[p] % 2 == 0 for p in chosen]
+        swapped = _swaps(points, given, greedy, n_init, [rngs[p] for p in chosen])
         sizes = np.repeat([ks[p] for p in chosen], len(swapped) // len(chosen))
         own = None if left is None else [left[p] for p in chosen]
         now = _lloyd(points, swapped, sizes, max_iter, given, left=own)
@@ -303,7 +308,7 @@ def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any])
     for c in range(1, ks[-1]):
         place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
-        chosen[place:, c], nearest, _ = _draw(points, nearest, draws[c - 1, place:])
+        chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
     return points.X[chosen]
 
 
@@ -320,41 +325,59 @@ def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
     return draws.reshape(-1, len(ks) * n_init, trials[-1])
 
 
-def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any, Any]:
+def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
     """Draw one more centre for each run: the best of several, by squared distance.
 
     `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
-    numbers in [0, 1). Returns the rows (R,), the new distances, and their sums (R,).
+    numbers in [0, 1). Returns the rows (R,) and the new distances.
     """
     xp = points.bk.xp
     trial = points.bk.draw_rows(nearest, draws)
     candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
     xp.minimum(candidate, nearest[:, None, :], out=candidate)
-    sums = candidate.sum(axis=2)
-    run, best = xp.arange(trial.shape[0]), xp.argmin(sums, axis=1)
-    return trial[run, best], candidate[run, best], sums[run, best]
+    run, best = xp.arange(trial.shape[0]), xp.argmin(candidate.sum(axis=2), axis=1)
+    return trial[run, best], candidate[run, best]
 
 
-def _swaps(points: _Points, best: list[KMeans], n_init: int, rngs: list[Any]) -> Any:
-    """Replace one centre in each of `n_init` copies by a row, far ones the more probable.
+def _swaps(
+    points: _Points, best: list[KMeans], greedy: list[bool], n_init: int, rngs: list[Any]
+) -> Any:
+    """Put a row in the place of a centre, in half of `n_init` copies of each k: (R, k, d).
 
-    Returns the half of each k that lowers the inertia most before any iteration.
+    Rows are drawn as in k-means++, each after a centre was removed, `n_init` in all. Those pairs of
+    a centre removed and a row are taken that leave the least inertia before any iteration: of all
+    pairs where the search is greedy, else of a row and the centre removed for it.
     """
     bk, xp = points.bk, points.bk.xp
-    ks = [found.centers.shape[0] for found in best]
-    sizes = np.repeat(ks, n_init)
-    centers = xp.zeros((sizes.size, ks[-1], points.X.shape[1]))
-    for p, (k, rng) in enumerate(zip(ks, rngs, strict=True)):
-        removed = np.concatenate([rng.permutation(k) for _ in range(-(-n_init // k))])[:n_init]
-        kept = bk.asarray(np.stack([np.delete(np.arange(k), c) for c in removed]))  # (n_init, k-1)
-        centers[p * n_init : (p + 1) * n_init, : k - 1] = best[p].centers[kept]
-    draws = bk.asarray(np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs]))
-    _, nearest = bk.nearest_center(points.columns, points.sq_norms, centers, sizes - 1)
-    rows, _, inertia = _draw(points, nearest, draws)
-    centers[xp.arange(sizes.size), bk.asarray(sizes - 1)] = points.X[rows]
-    order = np.argsort(bk.to_numpy(inertia).reshape(len(ks), n_init), axis=1, kind="stable")
-    order += np.arange(0, sizes.size, n_init)[:, None]
-    return centers[bk.asarray(order[:, : -(-n_init // 2)].ravel())]
+    sizes = np.array([found.centers.shape[0] for found in best])
+    removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
+    owner = np.repeat(np.arange(sizes.size), [len(some) for some in removed])  # (C,)
+    fewer = xp.zeros((owner.size, sizes[-1], points.X.shape[1]))
+    first = np.searchsorted(owner, np.arange(sizes.size))
+    for p, (k, some) in enumerate(zip(sizes.tolist(), removed, strict=True)):
+        kept = np.stack([np.delete(np.arange(k), c) for c in some])  # (c, k - 1)
+        fewer[first[p] : first[p] + len(some), : k - 1] = best[p].centers[bk.asarray(kept)]
+    _, without = bk.nearest_center(points.columns, points.sq_norms, fewer, sizes[owner] - 1)
+    draws = np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs])
+    after = first[:, None] + np.arange(n_init) % [[len(some)] for some in removed]
+    rows = bk.draw_rows(without[bk.asarray(after.ravel())], bk.asarray(draws))[:, 0]
+    to_row = _sq_distances(points, rows)  # (P n_init, m)
+    inertia = xp.empty((owner.size, n_init))
+    for c, p in enumerate(owner.tolist()):
+        inertia[c] = xp.minimum(without[c], to_row[p * n_init : (p + 1) * n_init]).sum(axis=1)
+    inertia = bk.to_numpy(inertia)  # a sync
+    chosen = []
+    for p in range(sizes.size):
+        own = inertia[owner == p]
+        pairs = np.arange(own.size)
+        if not greedy[p]:  # each row in the place of the centre that was removed for it
+            pairs = np.arange(n_init) % len(own) * n_init + np.arange(n_init)
+        order = pairs[np.argsort(own.ravel()[pairs], kind="stable")][: -(-n_init // 2)]
+        chosen += [(first[p] + i // n_init, p * n_init + i % n_init) for i in order.tolist()]
+    c, row = np.array(chosen).T
+    swapped = fewer[bk.asarray(c)]
+    swapped[xp.arange(len(c)), bk.asarray(sizes[owner[c]] - 1)] = points.X[rows[bk.asarray(row)]]
+    return swapped
 
 
 def _sq_distances(points: _Points, rows: Any) -> Any:
