@@ -214,8 +214,9 @@ def check(name: str, case: Case, _data: Inputs, found: Fit) -> dict[str, Any]:
 
 
 def compare_inertia(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Hold us to 1 % above the lowest inertia of the others.
+    """Hold us to no more than the lowest inertia of the others on average over k, and 2 % at any.
 
+    Ten restarts miss the lowest optimum for one k or another, whoever makes them: hence no less.
     Not where a graph falls into components: the basis of a repeated eigenvalue is anybody's choice.
     """
     found = {
@@ -226,8 +227,11 @@ def compare_inertia(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
     ours = found.pop(OURS, None)
     if not ours or not found:
         return {}
-    ratio = float((np.array(ours) / np.min(list(found.values()), axis=0)).max())
-    return {OURS: f"its inertia is {ratio:.3f} times another's"} if ratio > 1.01 else {}
+    ratios = np.array(ours) / np.min(list(found.values()), axis=0)
+    if ratios.mean() <= 1.0001 and ratios.max() <= 1.02:
+        return {}
+    words = f"{ratios.mean():.4f} times another's on average, {ratios.max():.3f} times at most"
+    return {OURS: f"its inertia is {words}"}
 
 
 def _too_many(case: Case) -> str:
