@@ -2,7 +2,8 @@
 
 One definition of distance serves everything here: `pair_sq_distances`, summed in float64 from
 differences. Matrix products in the precision of the hardware only propose; each row carries a
-rigorous bound on what they may have missed and is done again where that bound does not hold.
+rigorous bound on what they may have missed and is done again where that bound does not hold. The
+host has two searches of its own, for few columns and for many rows.
 """
 
 from __future__ import annotations
@@ -112,8 +113,9 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
 
     Notes
     -----
-    Costs :math:`2 m^2 d` operations in matrix products and :math:`O(m(d + n_{neighbors}))`
-    memory beside one tile.
+    Costs :math:`2 m^2 d` operations in matrix products at most, and :math:`O(m(d + n_{neighbors}))`
+    memory beside one tile. On the host, few columns are searched in a k-d tree, and many rows
+    along leading principal axes where that pays.
     """
     X = features(X)
     m = X.shape[0]
@@ -133,6 +135,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
         distances, indices, n_redone = _neighbors_of_duplicates(bk, X, groups, n_neighbors)
         sizes = bk.xp.bincount(groups[1])
         n_equal = int((sizes * bk.xp.minimum(sizes - 1, n_neighbors)).sum())
+    logger.info("neighbours: of %d rows, %d were not certified at first", m, n_redone)
     if unit != 1 and int((distances == 0).sum()) > n_equal:
         msg = (
             f"X has entries as large as {unit:.3g}, and beside them the distances between some "
@@ -173,7 +176,6 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
             n_redone.append(int(doubtful.size))
     if doubtful.size:
         _redo(bk, X, doubtful, *out)
-    logger.info("neighbours: of %d rows, %s were not certified at first", m, n_redone)
     return *out, n_redone[0]
 
 
