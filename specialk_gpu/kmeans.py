@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.seeding import Points, plus_plus, points_of, swaps
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
@@ -61,15 +61,6 @@ class _Left(NamedTuple):
 
     inertia: float
     centers: Any  # (k, d)
-
-
-class _Points(NamedTuple):
-    """The rows to cluster, and what is known of them."""
-
-    bk: ModuleType
-    X: Any  # (m, d)
-    columns: Any  # (m, d), in the order that `nearest_center` reads fastest
-    sq_norms: Any  # (m,)
 
 
 class _Assignment(NamedTuple):
@@ -181,17 +172,17 @@ def kmeans_batch(
     init = None if init is None else xp.asarray(init, dtype=np.float64)
     _check_arguments(xp, X, ks[-1], n_init, init, max_iter)
     X, shift = _centred(xp, X)
-    points = _points(bk, X)
+    points = points_of(bk, X)
     rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
     if init is None and n_init > 1 and X.shape[0] > 2 * SAMPLE_ROWS:
         sample = check_random_state(sample_seed).permutation(X.shape[0])[:SAMPLE_ROWS]
-        sample = _points(bk, X[bk.asarray(np.sort(sample))])
+        sample = points_of(bk, X[bk.asarray(np.sort(sample))])
         starts, sizes = _candidates(sample, ks, n_init, rngs, max_iter)
         patience = 1
     else:
         starts = [] if init is None else [init - shift]
         if n_init:
-            starts.append(_plus_plus(points, ks, n_init, rngs))
+            starts.append(plus_plus(points, ks, n_init, rngs))
         starts = xp.concatenate(starts)
         sizes = np.repeat(ks, len(starts) // len(ks))
     hope = HOPE if init is None else np.inf
@@ -243,16 +234,12 @@ def _centred(xp: Any, X: Any) -> tuple[Any, Any]:
     return xp.ascontiguousarray(X - shift), shift
 
 
-def _points(bk: ModuleType, X: Any) -> _Points:
-    return _Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1))
-
-
 def _candidates(
-    sample: _Points, ks: Sequence[int], n_init: int, rngs: list[Any], max_iter: int
+    sample: Points, ks: Sequence[int], n_init: int, rngs: list[Any], max_iter: int
 ) -> tuple[Any, np.ndarray]:
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
     left: list[list[_Left]] = [[] for _ in ks]
-    starts, sizes = _plus_plus(sample, ks, n_init, rngs), np.repeat(ks, n_init)
+    starts, sizes = plus_plus(sample, ks, n_init, rngs), np.repeat(ks, n_init)
     best = _lloyd(sample, starts, sizes, max_iter, [NONE] * len(ks), left=left)
     _improved(sample, best, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
     chosen = []
@@ -272,7 +259,7 @@ def _candidates(
 
 
 def _improved(
-    points: _Points,
+    points: Points,
     best: list[KMeans],
     n_init: int,
     rngs: list[Any],
@@ -286,7 +273,9 @@ def _improved(
     while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
         greedy = [failed[p] % 2 == 0 for p in chosen]
-        swapped = _swaps(points, given, greedy, n_init, [rngs[p] for p in chosen])
+        swapped = swaps(
+            points, [one.centers for one in given], greedy, n_init, [rngs[p] for p in chosen]
+        )
         sizes = np.repeat([ks[p] for p in chosen], len(swapped) // len(chosen))
         own = None if left is None else [left[p] for p in chosen]
         now = _lloyd(points, swapped, sizes, max_iter, given, left=own)
@@ -296,100 +285,8 @@ def _improved(
     return best
 
 
-def _plus_plus(points: _Points, ks: Sequence[int], n_init: int, rngs: list[Any]) -> Any:
-    """Draw `n_init` sets of k starting centres for each k: (len(ks) n_init, max k, d)."""
-    bk, xp = points.bk, points.bk.xp
-    sizes = np.repeat(ks, n_init)
-    chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
-    first = [rng.randint(points.X.shape[0], size=n_init) for rng in rngs]
-    chosen[:, 0] = bk.asarray(np.concatenate(first))
-    draws = bk.asarray(_draws(ks, n_init, rngs))
-    nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
-    for c in range(1, ks[-1]):
-        place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
-        nearest = nearest[nearest.shape[0] - sizes.size + place :]
-        chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
-    return points.X[chosen]
-
-
-def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
-    """Return numbers in [0, 1) for several candidates a centre and run: (max k - 1, R, trials).
-
-    A smaller k has fewer candidates: its last is repeated.
-    """
-    trials = [2 + int(math.log(k)) for k in ks]
-    draws = np.zeros((ks[-1] - 1, len(ks), n_init, trials[-1]))
-    for p, (k, rng) in enumerate(zip(ks, rngs, strict=True)):
-        own = rng.random_sample((k - 1, n_init, trials[p]))
-        draws[: k - 1, p] = np.pad(own, [(0, 0), (0, 0), (0, trials[-1] - trials[p])], "edge")
-    return draws.reshape(-1, len(ks) * n_init, trials[-1])
-
-
-def _draw(points: _Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
-    """Draw one more centre for each run: the best of several, by squared distance.
-
-    `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
-    numbers in [0, 1). Returns the rows (R,) and the new distances.
-    """
-    xp = points.bk.xp
-    trial = points.bk.draw_rows(nearest, draws)
-    candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
-    xp.minimum(candidate, nearest[:, None, :], out=candidate)
-    run, best = xp.arange(trial.shape[0]), xp.argmin(candidate.sum(axis=2), axis=1)
-    return trial[run, best], candidate[run, best]
-
-
-def _swaps(
-    points: _Points, best: list[KMeans], greedy: list[bool], n_init: int, rngs: list[Any]
-) -> Any:
-    """Put a row in the place of a centre, in half of `n_init` copies of each k: (R, k, d).
-
-    Rows are drawn as in k-means++, each after a centre was removed, `n_init` in all. Those pairs of
-    a centre removed and a row are taken that leave the least inertia before any iteration: of all
-    pairs where the search is greedy, else of a row and the centre removed for it.
-    """
-    bk, xp = points.bk, points.bk.xp
-    sizes = np.array([found.centers.shape[0] for found in best])
-    removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
-    owner = np.repeat(np.arange(sizes.size), [len(some) for some in removed])  # (C,)
-    fewer = xp.zeros((owner.size, sizes[-1], points.X.shape[1]))
-    first = np.searchsorted(owner, np.arange(sizes.size))
-    for p, (k, some) in enumerate(zip(sizes.tolist(), removed, strict=True)):
-        kept = np.stack([np.delete(np.arange(k), c) for c in some])  # (c, k - 1)
-        fewer[first[p] : first[p] + len(some), : k - 1] = best[p].centers[bk.asarray(kept)]
-    _, without = bk.nearest_center(points.columns, points.sq_norms, fewer, sizes[owner] - 1)
-    draws = np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs])
-    after = first[:, None] + np.arange(n_init) % [[len(some)] for some in removed]
-    rows = bk.draw_rows(without[bk.asarray(after.ravel())], bk.asarray(draws))[:, 0]
-    to_row = _sq_distances(points, rows)  # (P n_init, m)
-    inertia = xp.empty((owner.size, n_init))
-    for c, p in enumerate(owner.tolist()):
-        inertia[c] = xp.minimum(without[c], to_row[p * n_init : (p + 1) * n_init]).sum(axis=1)
-    inertia = bk.to_numpy(inertia)  # a sync
-    chosen = []
-    for p in range(sizes.size):
-        own = inertia[owner == p]
-        pairs = np.arange(own.size)
-        if not greedy[p]:  # each row in the place of the centre that was removed for it
-            pairs = np.arange(n_init) % len(own) * n_init + np.arange(n_init)
-        order = pairs[np.argsort(own.ravel()[pairs], kind="stable")][: -(-n_init // 2)]
-        chosen += [(first[p] + i // n_init, p * n_init + i % n_init) for i in order.tolist()]
-    c, row = np.array(chosen).T
-    swapped = fewer[bk.asarray(c)]
-    swapped[xp.arange(len(c)), bk.asarray(sizes[owner[c]] - 1)] = points.X[rows[bk.asarray(row)]]
-    return swapped
-
-
-def _sq_distances(points: _Points, rows: Any) -> Any:
-    """Return the squared distances of all rows to some rows: (r, m)."""
-    centers, sizes = points.X[rows][:, None, :], np.ones(rows.size, dtype=np.int64)
-    _, sq = points.bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
-    sq[points.bk.xp.arange(rows.size), rows] = 0
-    return sq
-
-
 def _lloyd(
-    points: _Points,
+    points: Points,
     centers: Any,
     sizes: np.ndarray,
     max_iter: int,
@@ -463,9 +360,7 @@ def _behind(inertia: np.ndarray, group: np.ndarray, best: list[KMeans]) -> np.nd
     return inertia - goals[group]
 
 
-def _settle(
-    points: _Points, best: list[KMeans], given: list[KMeans], max_iter: int
-) -> list[KMeans]:
+def _settle(points: Points, best: list[KMeans], given: list[KMeans], max_iter: int) -> list[KMeans]:
     """Compute centres, labels and inertias from their definitions, of what is new among the best.
 
     Those that prove no better than what was given make way for it.
@@ -498,7 +393,7 @@ def _settle(
     return best
 
 
-def _refill(points: _Points, now: _Assignment, centers: Any, r: int, k: int) -> None:
+def _refill(points: Points, now: _Assignment, centers: Any, r: int, k: int) -> None:
     """Give each empty cluster of run r the farthest row, taken from its own cluster."""
     X, xp = points.X, points.bk.xp
     own = centers[r : r + 1], np.array([k])
@@ -522,7 +417,7 @@ def _refill(points: _Points, now: _Assignment, centers: Any, r: int, k: int) -> 
             empty.append(donor)
 
 
-def _without_empty(points: _Points, found: list[KMeans]) -> list[KMeans]:
+def _without_empty(points: Points, found: list[KMeans]) -> list[KMeans]:
     """Drop clusters without members, and number the others from 0."""
     bk, k = points.bk, max(one.centers.shape[0] for one in found)
     labels = bk.xp.stack([one.labels for one in found])

@@ -220,8 +220,8 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
         searched.append(points.X.shape[0])
         return plus_plus(points, *rest)
 
-    plus_plus = module._plus_plus
-    monkeypatch.setattr(module, "_plus_plus", spy)
+    plus_plus = module.plus_plus
+    monkeypatch.setattr(module, "plus_plus", spy)
     monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
     for rows, more in [(201, {}), (200, {}), (201, {"n_init": 1})]:
         run(bk, separated(2000)[0][-rows:], 3, random_state=0, **more)
