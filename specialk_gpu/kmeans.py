@@ -94,10 +94,10 @@ def kmeans(
     Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
     that promise most, and iterations from these run as one batch, until three rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
-    Sohler, A better k-means++ algorithm via local search, 2019). Of more than 16,384 rows a sample
-    of 8,192 is searched in this way, until seven rounds have failed; the best twelve clusterings
-    that it leaves are where iterations with all rows start, and then swaps, until a round has
-    failed. n_init=1 does without swaps and sample.
+    Sohler, A better k-means++ algorithm via local search, 2019). Of more than 16,384 rows, and
+    for k up to 512, a sample of 8,192 is searched in this way until seven rounds have failed; the
+    best twelve clusterings that it leaves are where iterations with all rows start, and then swaps,
+    until a round has failed. n_init=1 does without swaps and sample.
 
     Parameters
     ----------
@@ -174,7 +174,8 @@ def kmeans_batch(
     X, shift = _centred(xp, X)
     points = points_of(bk, X)
     rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
-    if init is None and n_init > 1 and X.shape[0] > 2 * SAMPLE_ROWS:
+    many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
+    if many and init is None and n_init > 1:
         sample = check_random_state(sample_seed).permutation(X.shape[0])[:SAMPLE_ROWS]
         sample = points_of(bk, X[bk.asarray(np.sort(sample))])
         starts, sizes = _candidates(sample, ks, n_init, rngs, max_iter)
@@ -316,7 +317,7 @@ def _lloyd(
         going = changed & (i < max_iter)
         gain, inertias[active] = inertias[active] - inertia, inertia
         hopeless = np.zeros_like(going)
-        if i >= LEAST:
+        if i >= LEAST and hope < np.inf:
             behind = _behind(inertia, group[active], best)
             hopeless = going & (behind > hope * np.maximum(gain, 0))
             going &= ~hopeless
