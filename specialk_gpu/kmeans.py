@@ -17,7 +17,7 @@ from specialk_gpu.seeding import Points, plus_plus, points_of, swaps
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
 HOPE = 4.0  # last gains; a run further behind the best is given up
-LEAST = 3  # iterations before that
+LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 3  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
@@ -70,7 +70,7 @@ class _Assignment(NamedTuple):
     inertia: Any  # (R,)
     counts: Any  # (R, k)
     sums: Any  # (R, k, d)
-    last: list[Any]  # of length R, what the backend remembers
+    last: Any  # what the backend remembers
     exact: bool  # whether `inertia` is from its definition
 
 
@@ -94,10 +94,13 @@ def kmeans(
     Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
     that promise most, and iterations from these run as one batch, until three rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
-    Sohler, A better k-means++ algorithm via local search, 2019). Of more than 16,384 rows, and
-    for k up to 512, a sample of 8,192 is searched in this way until seven rounds have failed; the
-    best twelve clusterings that it leaves are where iterations with all rows start, and then swaps,
-    until a round has failed. n_init=1 does without swaps and sample.
+    Sohler, A better k-means++ algorithm via local search, 2019). Few clusters are cheap, and their
+    optimum is easily missed: k < 6 takes 6 / k times as many restarts and swaps.
+
+    Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
+    seven rounds have failed; the best twelve clusterings that it leaves are where iterations with
+    all rows start, and then swaps, until a round has failed. n_init=1 does without swaps and
+    sample.
 
     Parameters
     ----------
@@ -106,7 +109,7 @@ def kmeans(
     n_clusters : int
         1 <= k <= m.
     n_init : int
-        Restarts from k-means++, run as one batch, and swaps of a round.
+        Restarts from k-means++, run as one batch, and rows drawn for a round of swaps.
     init : array of shape (r, k, d), optional
         Further starts, run in the same batch; with them, no restart is given up.
     max_iter : int
@@ -181,11 +184,11 @@ def kmeans_batch(
         starts, sizes = _candidates(sample, ks, n_init, rngs, max_iter)
         patience = 1
     else:
-        starts = [] if init is None else [init - shift]
+        starts = [] if init is None else [(init - shift, np.repeat(ks, len(init)))]
         if n_init:
             starts.append(plus_plus(points, ks, n_init, rngs))
-        starts = xp.concatenate(starts)
-        sizes = np.repeat(ks, len(starts) // len(ks))
+        starts, sizes = zip(*starts, strict=True)
+        starts, sizes = xp.concatenate(starts), np.concatenate(sizes)
     hope = HOPE if init is None else np.inf
     best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
     best = _improved(points, best, n_init, rngs, max_iter, patience)
@@ -240,7 +243,7 @@ def _candidates(
 ) -> tuple[Any, np.ndarray]:
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
     left: list[list[_Left]] = [[] for _ in ks]
-    starts, sizes = plus_plus(sample, ks, n_init, rngs), np.repeat(ks, n_init)
+    starts, sizes = plus_plus(sample, ks, n_init, rngs)
     best = _lloyd(sample, starts, sizes, max_iter, [NONE] * len(ks), left=left)
     _improved(sample, best, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
     chosen = []
@@ -274,10 +277,8 @@ def _improved(
     while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
         greedy = [failed[p] % 2 == 0 for p in chosen]
-        swapped = swaps(
-            points, [one.centers for one in given], greedy, n_init, [rngs[p] for p in chosen]
-        )
-        sizes = np.repeat([ks[p] for p in chosen], len(swapped) // len(chosen))
+        centers, own_rngs = [one.centers for one in given], [rngs[p] for p in chosen]
+        swapped, sizes = swaps(points, centers, greedy, n_init, own_rngs)
         own = None if left is None else [left[p] for p in chosen]
         now = _lloyd(points, swapped, sizes, max_iter, given, left=own)
         for p, found in zip(chosen, now, strict=True):
@@ -304,7 +305,7 @@ def _lloyd(
     bk, xp = points.bk, points.bk.xp
     group = np.unique(sizes, return_inverse=True)[1]  # (R,)
     inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
-    best, active, before, last = list(given), np.arange(sizes.size), None, [None] * sizes.size
+    best, active, before, last = list(given), np.arange(sizes.size), None, None
     for i in range(1, max_iter + 1):
         now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
@@ -342,9 +343,10 @@ def _lloyd(
         centers = xp.where(now.counts[:, :, None] > 0, means, centers)
         before, last = now.labels, now.last
         if not going.all():
-            stay, active = bk.asarray(np.flatnonzero(going)), active[going]
+            stay, active = np.flatnonzero(going), active[going]
+            last = None if last is None else last.of(stay)
+            stay = bk.asarray(stay)
             centers, before = centers[stay][:, : sizes[active].max()], before[stay]
-            last = [last[r] for r in np.flatnonzero(going)]
     best = _settle(points, best, given, max_iter)
     for p, found in enumerate(best):
         own = np.maximum(inertias[group == p], found.inertia)  # those given up have rough ones
@@ -412,7 +414,8 @@ def _refill(points: Points, now: _Assignment, centers: Any, r: int, k: int) -> N
         now.counts[r, c] = 1
         now.sums[r, c] = X[far]
         now.labels[r, far] = c
-        now.last[r] = None
+        if now.last is not None:
+            now.last.relabelled(r, far)
         sq[far] = 0
         if not float(now.counts[r, donor]) > 0:
             empty.append(donor)

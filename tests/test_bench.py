@@ -174,8 +174,9 @@ def test_a_missed_pair_is_found_by_comparison():
 def test_our_inertia_is_held_to_that_of_the_others():
     rows = {OURS: {"inertia": [2.0, 1.03]}, "a": {"inertia": [2.2, 1.0]}}
     assert list(compare_inertia(rows)) == [OURS]
-    assert compare_inertia(rows | {"a": {"inertia": [2.2, 1.015]}}) == {}
-    assert list(compare_inertia(rows | {"a": {"inertia": [2.02, 1.015]}})) == [OURS]
+    assert compare_inertia(rows | {"a": {"inertia": [2.2, 1.025]}}) == {}
+    assert list(compare_inertia(rows | {"a": {"inertia": [2.2, 1.015]}})) == [OURS]
+    assert list(compare_inertia(rows | {"a": {"inertia": [1.994, 1.025]}})) == [OURS]
     assert compare_inertia(rows | {"a": {"inertia": [2.2, 1.0], "connected": False}}) == {}
     assert compare_inertia({"a": rows["a"]}) == {}
 

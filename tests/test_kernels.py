@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.sparse
+from scipy.spatial.distance import cdist
 
 import specialk_gpu.backend
 from specialk_gpu import duplicates, eigenpairs, embed, neighbors, radius_graph, sweep
@@ -384,14 +385,32 @@ def test_equal_distances_go_to_the_smaller_label(gpu, k):
         assert sq.tolist() == [[0, 1, 0, 9]]
 
 
+@pytest.mark.parametrize("sizes", [[2], [2, 2, 3], [4, 9]])
+def test_distances_without_a_centre_are_those_to_all_others(gpu, sizes):
+    rng, sizes = np.random.default_rng(0), np.array(sizes)
+    X, centers = rng.normal(size=(130, 4)), rng.normal(size=(sizes.size, sizes.max(), 4))
+    removed = [rng.permutation(size)[:3] for size in sizes]
+    to_all = cdist(centers[0], X, "sqeuclidean")
+    expected = [
+        cdist(X, np.delete(centers[r, :size], slot, axis=0), "sqeuclidean").min(axis=1)
+        for r, size in enumerate(sizes)
+        for slot in removed[r]
+    ]
+    for bk in (gpu, cpu):
+        found = bk.nearest_without(X, (X * X).sum(axis=1), centers, sizes, removed)
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        found = bk.sq_distances(X, (X * X).sum(axis=1), centers[0])
+        np.testing.assert_allclose(found, to_all, rtol=1e-12, atol=1e-12)
+
+
 def test_an_iteration_is_that_of_the_host(gpu):
     rng = np.random.default_rng(0)
     X, centers, sizes = rng.normal(size=(90, 4)), rng.normal(size=(2, 5, 4)), np.array([3, 5])
-    given = X, X, (X * X).sum(axis=1), centers, sizes, [None, None]
+    given = X, X, (X * X).sum(axis=1), centers, sizes, None
     *found, last, exact = gpu.assign(*given)
     assert exact
     *expected, _, _ = cpu.assign(*given)
-    assert last == [None, None]
+    assert last is None
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
 

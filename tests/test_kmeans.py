@@ -265,7 +265,7 @@ def test_margins_never_hide_a_change(bk, monkeypatch, kind, sizes):
     X = KINDS[kind]
     centers = starts(sizes.max(), sizes.size, X=X)
     X, sq_norms = bk.asarray(X), bk.asarray((X * X).sum(axis=1))
-    columns, last = bk.xp.asarray(X, order=bk.center_order), [None] * sizes.size
+    columns, last = bk.xp.asarray(X, order=bk.center_order), None
     for i in range(12):
         given = columns, sq_norms, bk.asarray(centers), sizes
         labels, inertia, counts, sums, last, _ = bk.assign(X, *given, last)
@@ -282,7 +282,20 @@ def test_margins_never_hide_a_change(bk, monkeypatch, kind, sizes):
         step = rng.normal(size=centers.shape) * X.std() * 10.0 ** rng.integers(-9, 0)
         centers = centers + step * (rng.random(centers.shape[:2]) < 0.5)[:, :, None]
         if i == 6:
-            last[0] = None
+            last = None
+
+
+def test_a_row_that_was_given_to_another_cluster_is_looked_at_again(monkeypatch):
+    monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0)
+    X, centers = np.array([[0.0], [1], [10], [11]]), np.array([[[0.5], [10.5]]])
+    given = X, X, X[:, 0] ** 2, centers, np.array([2])
+    labels, _, counts, sums, last, _ = lloyd.assign(*given, None)
+    labels[0, 1], counts[0], sums[0, :, 0] = 1, [1, 3], [0, 22]
+    last.relabelled(0, 1)
+    labels, inertia, counts, sums, *_ = lloyd.assign(*given, last.of(np.array([0])))
+    assert labels.tolist() == [[0, 0, 1, 1]]
+    assert (inertia.tolist(), counts.tolist()) == ([1], [[2, 2]])
+    assert sums.tolist() == [[[1], [21]]]
 
 
 @pytest.mark.parametrize("kind", ["noise", "integers", "an outlier"])

@@ -16,7 +16,14 @@ from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
-from specialk_gpu.backend.lloyd import assign, draw_rows, nearest_center, segment_sum
+from specialk_gpu.backend.lloyd import (
+    assign,
+    draw_rows,
+    nearest_center,
+    nearest_without,
+    segment_sum,
+    sq_distances,
+)
 from specialk_gpu.backend.pairs import (
     nearest_by_pairs,
     nearest_by_tree,
@@ -45,6 +52,7 @@ __all__ = [
     "nearest_by_pairs",
     "nearest_by_tree",
     "nearest_center",
+    "nearest_without",
     "operator",
     "pair_sq_distances",
     "panel_width",
@@ -57,6 +65,7 @@ __all__ = [
     "select_smallest",
     "sparse",
     "spmm",
+    "sq_distances",
     "sweep_bytes",
     "sweep_window",
     "synchronize",

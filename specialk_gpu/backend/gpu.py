@@ -38,6 +38,7 @@ __all__ = [
     "nearest_by_pairs",
     "nearest_by_tree",
     "nearest_center",
+    "nearest_without",
     "operator",
     "pair_sq_distances",
     "panel_width",
@@ -51,6 +52,7 @@ __all__ = [
     "select_smallest",
     "sparse",
     "spmm",
+    "sq_distances",
     "sweep_bytes",
     "sweep_window",
     "synchronize",
@@ -472,14 +474,35 @@ def nearest_center(
     return labels, sq
 
 
+def nearest_without(
+    X: cp.ndarray,
+    sq_norms: cp.ndarray,
+    centers: cp.ndarray,
+    sizes: np.ndarray,
+    removed: list[np.ndarray],
+) -> cp.ndarray:
+    """See `cpu.nearest_without`; all others of every centre removed are a run of their own."""
+    run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
+    others = np.arange(centers.shape[1] - 1)[None].repeat(run.size, axis=0)
+    others += others >= np.concatenate(removed)[:, None]
+    fewer = centers[asarray(run)[:, None], asarray(others)]
+    return nearest_center(X, sq_norms, fewer, sizes[run] - 1)[1]
+
+
+def sq_distances(X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray) -> cp.ndarray:
+    """See `cpu.sq_distances`; every centre is a run of its own."""
+    sizes = np.ones(centers.shape[0], dtype=np.int64)
+    return nearest_center(X, sq_norms, centers[:, None, :], sizes)[1]
+
+
 def assign(
     X: cp.ndarray,
     columns: cp.ndarray,
     sq_norms: cp.ndarray,
     centers: cp.ndarray,
     sizes: np.ndarray,
-    last: list[Any],
-) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, list[Any], bool]:
+    last: None,
+) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, None, bool]:
     """See `cpu.assign`; the device looks at all rows."""
     labels, sq = nearest_center(columns, sq_norms, centers, sizes)
     return labels, sq.sum(axis=1), *segment_sum(X, labels, centers.shape[1]), last, True

@@ -12,7 +12,14 @@ from scipy import sparse
 
 from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 
-__all__ = ["assign", "draw_rows", "nearest_center", "segment_sum"]
+__all__ = [
+    "assign",
+    "draw_rows",
+    "nearest_center",
+    "nearest_without",
+    "segment_sum",
+    "sq_distances",
+]
 
 CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
 THREAD_BYTES = 2**23  # scores that are worth threads
@@ -52,8 +59,70 @@ def nearest_center(
         best += sq_norms[rows]
         np.maximum(best, 0, out=sq[:, rows])
 
-    _map_rows(search, m, stack)
+    _map_rows(search, m, len(stack.centers))
     return labels, sq
+
+
+def nearest_without(
+    X: np.ndarray,
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    sizes: np.ndarray,
+    removed: list[np.ndarray],
+) -> np.ndarray:
+    """Find the squared distance of every row to the nearest centre, were one of them removed.
+
+    Parameters
+    ----------
+    X, sq_norms, centers, sizes
+        See `nearest_center`; at least two centres each.
+    removed : list of int arrays, of length R
+        The slots to remove from centers[r], one at a time.
+
+    Returns
+    -------
+    float64 array of shape (C, m)
+        For all that are removed from the first run, then the second, and so on.
+    """
+    run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
+    slot = np.concatenate(removed)
+    sq = np.empty((slot.size, X.shape[0]))
+    stack = _stack(centers, sizes)
+
+    def search(rows: slice) -> None:
+        label, best, second = _two_nearest(X[rows], stack)
+        distance = np.where(label[run] == slot[:, None], second[run], best[run])
+        distance += sq_norms[rows]
+        np.maximum(distance, 0, out=sq[:, rows])
+
+    _map_rows(search, X.shape[0], len(stack.centers))
+    return sq
+
+
+def sq_distances(X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Compute the squared distances of all rows to some centres.
+
+    Parameters
+    ----------
+    X, sq_norms
+        See `nearest_center`.
+    centers : float64 array of shape (r, d)
+
+    Returns
+    -------
+    float64 array of shape (r, m)
+    """
+    sq = np.empty((centers.shape[0], X.shape[0]))
+    doubled, own = -2 * centers, np.einsum("ij,ij->i", centers, centers)[:, None]
+
+    def compute(rows: slice) -> None:
+        scores = doubled @ X[rows].T
+        scores += own
+        scores += sq_norms[rows]
+        np.maximum(scores, 0, out=sq[:, rows])
+
+    _map_rows(compute, X.shape[0], centers.shape[0])
+    return sq
 
 
 class _Stack(NamedTuple):
@@ -67,20 +136,18 @@ class _Stack(NamedTuple):
 
 def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
     """Stack the centres (R, k, d) of runs of rising sizes."""
-    R, d = sizes.size, centers.shape[2]
-    first = np.searchsorted(sizes, np.arange(sizes[-1]), side="right")
-    stacked = np.empty((int(sizes.sum()), d))
-    ends = np.cumsum([0, *(R - first)])
-    for c, r in enumerate(first.tolist()):
-        stacked[ends[c] : ends[c + 1]] = centers[r:, c]
-    sq_norms = (stacked * stacked).sum(axis=1)[:, None]
+    slots = np.arange(sizes[-1])
+    first = np.searchsorted(sizes, slots, side="right")
+    stacked = centers.swapaxes(0, 1)[: slots.size][slots[:, None] < sizes]
+    sq_norms = np.einsum("ij,ij->i", stacked, stacked)[:, None]
+    ends = np.concatenate([[0], np.cumsum(sizes.size - first)])
     return _Stack(np.multiply(stacked, -2, out=stacked), sq_norms, first, ends)
 
 
-def _map_rows(function: Callable[[slice], None], m: int, stack: _Stack) -> None:
+def _map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
     """Call function(rows) for chunks of the rows whose scores stay in cache."""
-    step = max(1, min(m, CHUNK_BYTES // (8 * len(stack.centers))))
-    if 8 * m * len(stack.centers) < THREAD_BYTES:
+    step = max(1, min(m, CHUNK_BYTES // (8 * n_centers)))
+    if 8 * m * n_centers < THREAD_BYTES:
         step = m
     with one_blas_thread:  # a small product is slower in several
         map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
@@ -110,14 +177,25 @@ def _two_nearest(
     return label, best, second
 
 
-class _Run(NamedTuple):
-    """What `assign` remembers of a run."""
+class _Last(NamedTuple):
+    """What `assign` remembers of the runs."""
 
-    labels: np.ndarray  # (m,)
-    margins: Any  # (m,), at most how much farther the second nearest centre is, or None
-    centers: np.ndarray  # (k, d)
-    counts: np.ndarray  # (k,)
-    sums: np.ndarray  # (k, d)
+    labels: np.ndarray  # (R, m)
+    margins: list[Any]  # (m,) each, at most how much farther the second nearest centre is, or None
+    centers: np.ndarray  # (R, k, d)
+    counts: np.ndarray  # (R, k)
+    sums: np.ndarray  # (R, k, d)
+
+    def of(self, runs: np.ndarray) -> _Last:
+        """Return what is remembered of some of the runs."""
+        margins = [self.margins[r] for r in runs]
+        labels, *others = (x[runs] for x in (self.labels, *self[2:]))
+        return _Last(labels, margins, *others)
+
+    def relabelled(self, run: int, row: int) -> None:
+        """Take note that a row has changed its cluster, as labels, counts and sums have it."""
+        if self.margins[run] is not None:
+            self.margins[run][row] = -np.inf
 
 
 def assign(
@@ -126,8 +204,8 @@ def assign(
     sq_norms: np.ndarray,
     centers: np.ndarray,
     sizes: np.ndarray,
-    last: list[Any],
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Any], bool]:
+    last: _Last | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, _Last, bool]:
     """Do an iteration of k-means for several runs: nearest centres, and sums of the clusters.
 
     Of many rows, only those are looked at for which the centres have moved further than the
@@ -140,8 +218,10 @@ def assign(
         The rows, and the same in `center_order`.
     sq_norms, centers, sizes
         See `nearest_center`.
-    last : list of length R
-        For each run what the last call returned, or None; opaque.
+    last
+        What the last call for these runs returned, or None. Nothing, where it returned None; else
+        an object with `of(runs)`, what it has of some of the runs, and `relabelled(run, row)`,
+        which must be told where labels, counts and sums are changed in place.
 
     Returns
     -------
@@ -149,52 +229,49 @@ def assign(
     inertia : float64 array of shape (R,)
         Of these centres.
     counts, sums : float64 arrays of shape (R, k) and (R, k, d)
-    last : list of length R
+    last
+        For the next call.
     exact : bool
         Whether `inertia` is from its definition, or from the sums and subject to cancellation.
     """
     if exact := X.shape[0] < MARGIN_ROWS:
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-        margins = [None] * len(last)
+        margins = [None] * sizes.size
     else:
         labels, margins = _search(X, sq_norms, centers, sizes, last)
-    counts, sums = _sums(X, labels, centers, last)
-    runs = [
-        _Run(labels[r], margins[r], centers[r, :size], counts[r, :size], sums[r, :size])
-        for r, size in enumerate(sizes.tolist())
-    ]
-    inertia = sq.sum(axis=1) if exact else np.array([_inertia(sq_norms, run) for run in runs])
-    return labels, inertia, counts, sums, runs, exact
+    counts, sums = _sums(X, labels, centers.shape[1], last)
+    inertia = sq.sum(axis=1) if exact else _inertia(sq_norms, centers, sizes, counts, sums)
+    return labels, inertia, counts, sums, _Last(labels, margins, centers, counts, sums), exact
 
 
 def _search(
-    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: list[Any]
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the labels (R, m) and margins (R, m), looking at as few rows as will do."""
-    m, R = X.shape[0], len(last)
+    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: _Last | None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the labels (R, m) and margins (m,) of each run, looking at as few rows as will do."""
+    m, R = X.shape[0], sizes.size
     own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
     error = np.array([_score_error(sq_norms, C) for C in own])
     labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
 
     def look(r: int) -> bool:
         """Find the nearest centres of run r, unless most rows must be looked at."""
-        if last[r] is None:
-            return False
-        rows = _doubtful(last[r], own[r], error[r], labels[r], margins[r])
+        moved = np.sqrt(((own[r] - last.centers[r, : sizes[r]]) ** 2).sum(axis=1)) * (1 + 1e-9)
+        labels[r] = last.labels[r]
+        rows = _doubtful(last.margins[r], moved, error[r], labels[r], margins[r])
         if 4 * rows.size > m:
             return False
-        stack, step = (
-            _stack(own[r][None], sizes[r : r + 1]),
-            max(1, CHUNK_BYTES // (8 * X.shape[1])),
-        )
+        stack = _stack(own[r][None], sizes[r : r + 1])
+        step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
             labels[r, some], *scores = _two_nearest(X.take(some, axis=0), stack)
             margins[r, some] = _margins(sq_norms[some], *scores, error[r])[0]
         return True
 
-    done = map_chunks(lambda runs: [look(r) for r in range(R)[runs]], _run_slices(R, m))
-    rest = np.flatnonzero(~np.array(sum(done, [])))
+    rest = np.arange(R)
+    if last is not None:
+        done = map_chunks(lambda runs: [look(r) for r in range(R)[runs]], _run_slices(R, m))
+        rest = np.flatnonzero(~np.array(sum(done, [])))
 
     def search(rows: slice) -> None:
         labels[rest, rows], *scores = _two_nearest(X[rows], stack)
@@ -202,32 +279,24 @@ def _search(
 
     if rest.size:
         stack = _stack(centers[rest], sizes[rest])
-        _map_rows(search, m, stack)
-    return labels, margins
+        _map_rows(search, m, len(stack.centers))
+    return labels, list(margins)
 
 
 def _sums(
-    X: np.ndarray, labels: np.ndarray, centers: np.ndarray, last: list[Any]
+    X: np.ndarray, labels: np.ndarray, k: int, last: _Last | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sizes (R, k) and sums (R, k, d) of the clusters, from the last where known."""
-    m, R, k = X.shape[0], len(last), centers.shape[1]
-    counts, sums = np.zeros((R, k)), np.zeros(centers.shape)
-    new = np.flatnonzero([run is None for run in last])
-    if new.size:
-        counts[new], sums[new] = segment_sum(X, labels[new], k)
+    if last is None:
+        return segment_sum(X, labels, k)
+    counts, sums = last.counts[:, :k].copy(), last.sums[:, :k].copy()
 
     def update(runs: slice) -> None:
-        known = [r for r in range(R)[runs] if last[r] is not None]
-        for r in known:
-            size = len(last[r].counts)
-            counts[r, :size], sums[r, :size] = last[r].counts, last[r].sums
-        if known:
-            old = np.stack([last[r].labels for r in known])
-            count, total = _moved(X, old, labels[known], k)
-            counts[known] += count
-            sums[known] += total
+        count, total = _moved(X, last.labels[runs], labels[runs], k)
+        counts[runs] += count
+        sums[runs] += total
 
-    map_chunks(update, _run_slices(R, m))
+    map_chunks(update, _run_slices(*labels.shape))
     return counts, sums
 
 
@@ -256,13 +325,11 @@ def _margins(
 
 
 def _doubtful(
-    last: _Run, centers: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
+    last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
 ) -> np.ndarray:
-    """Bring labels and margins to the new centres; return the rows for which these may be wrong."""
-    moved = np.sqrt(((centers - last.centers) ** 2).sum(axis=1)) * (1 + 1e-9)
+    """Bring margins (m,) to centres that moved (k,); return the rows whose labels may be wrong."""
     others = [np.delete(moved, c).max(initial=0) for c in range(moved.size)]
-    labels[:] = last.labels
-    np.subtract(last.margins, (moved + others).take(labels), out=margins)
+    np.subtract(last, (moved + others).take(labels), out=margins)
     return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # scores beyond differ by > 2 error
 
 
@@ -278,10 +345,19 @@ def _moved(
     return counts, (sparse.coo_array((sign, (place, row)), shape=(R * k, m)) @ X).reshape(R, k, d)
 
 
-def _inertia(sq_norms: np.ndarray, run: _Run) -> float:
-    """Return the sum of squared distances to the centres from the sums of the clusters."""
-    products = (run.centers * (2 * run.sums - run.counts[:, None] * run.centers)).sum()
-    return max(float(sq_norms.sum() - products), 0.0)
+def _inertia(
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    sizes: np.ndarray,
+    counts: np.ndarray,
+    sums: np.ndarray,
+) -> np.ndarray:
+    """Return the sums of squared distances to the centres (R,) from the sums of the clusters."""
+    products = []
+    for r, size in enumerate(sizes.tolist()):
+        C = centers[r, :size]
+        products.append((C * (2 * sums[r, :size] - counts[r, :size, None] * C)).sum())
+    return np.maximum(sq_norms.sum() - np.array(products), 0)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite shows in the sums
