@@ -19,7 +19,7 @@ __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 HOPE = 4.0  # last gains; a run further behind the best is given up
 LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
-PATIENCE = 3  # rounds of swaps without gain
+PATIENCE = 2  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
 SAMPLE_PATIENCE = 7
 CANDIDATES = 12  # of a sample, to go on from with all rows
@@ -92,7 +92,7 @@ def kmeans(
     further behind the best than four times what its last iteration gained.
 
     Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
-    that promise most, and iterations from these run as one batch, until three rounds have failed to
+    that promise most, and iterations from these run as one batch, until two rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
     Sohler, A better k-means++ algorithm via local search, 2019). Few clusters are cheap, and their
     optimum is easily missed: k < 6 takes 6 / k times as many restarts and swaps.
@@ -272,15 +272,19 @@ def _improved(
     left: list[list[_Left]] | None = None,
 ) -> list[KMeans]:
     """Swap centres of the best of each size until `patience` rounds have failed to lower it."""
+    bk = points.bk
     ks = [one.centers.shape[0] for one in best]
     failed = [0 if k >= 2 and n_init > 1 else patience for k in ks]
     while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
         greedy = [failed[p] % 2 == 0 for p in chosen]
-        centers, own_rngs = [one.centers for one in given], [rngs[p] for p in chosen]
-        swapped, sizes = swaps(points, centers, greedy, n_init, own_rngs)
+        sizes, centers, labels = _stacked(points, given)
+        own_rngs = [rngs[p] for p in chosen]
+        swapped, run = swaps(points, centers, sizes, greedy, n_init, own_rngs)
+        last = bk.remember(points.X, labels, centers)
+        last = None if last is None else last.of(run)
         own = None if left is None else [left[p] for p in chosen]
-        now = _lloyd(points, swapped, sizes, max_iter, given, left=own)
+        now = _lloyd(points, swapped, sizes[run], max_iter, given, left=own, last=last)
         for p, found in zip(chosen, now, strict=True):
             failed[p] = 0 if found.inertia < best[p].inertia * (1 - GAIN) else failed[p] + 1
             best[p] = found
@@ -295,17 +299,19 @@ def _lloyd(
     given: list[KMeans],
     hope: float = HOPE,
     left: list[list[_Left]] | None = None,
+    last: Any = None,
 ) -> list[KMeans]:
     """Iterate all runs together; those that no longer change leave the batch.
 
     `centers` is (R, k, d), of which run r has sizes[r], rising; `given` has the best so far of each
     size. Returns the best of each size now. Runs without hope are given up (see HOPE). Of each
-    size, `left` takes what all runs leave.
+    size, `left` takes what all runs leave. `last` is what the backend remembers of where they
+    started.
     """
     bk, xp = points.bk, points.bk.xp
     group = np.unique(sizes, return_inverse=True)[1]  # (R,)
     inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
-    best, active, before, last = list(given), np.arange(sizes.size), None, None
+    best, active, before = list(given), np.arange(sizes.size), None
     for i in range(1, max_iter + 1):
         now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
@@ -373,12 +379,8 @@ def _settle(points: Points, best: list[KMeans], given: list[KMeans], max_iter: i
     if not new:
         return best
     found, best = [best[p] for p in new], list(best)
-    sizes = np.array([one.centers.shape[0] for one in found])
-    centers = xp.zeros((sizes.size, sizes.max(), points.X.shape[1]))
-    before = xp.stack([one.labels for one in found])
+    sizes, centers, before = _stacked(points, found)
     counts, sums = bk.segment_sum(points.X, before, centers.shape[1])
-    for r, one in enumerate(found):
-        centers[r, : sizes[r]] = one.centers
     keep = xp.asarray([[not one.converged] for one in found]) | (counts == 0)
     centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
@@ -394,6 +396,15 @@ def _settle(points: Points, best: list[KMeans], given: list[KMeans], max_iter: i
             one = KMeans(*own, one.converged and not changed[r], [])
         best[p] = one if one.inertia < given[p].inertia else given[p]
     return best
+
+
+def _stacked(points: Points, found: list[KMeans]) -> tuple[np.ndarray, Any, Any]:
+    """Return the numbers of clusters (P,), the centres (P, k, d) and the labels (P, m)."""
+    xp, sizes = points.bk.xp, np.array([one.centers.shape[0] for one in found])
+    centers = xp.zeros((sizes.size, sizes.max(), points.X.shape[1]))
+    for p, one in enumerate(found):
+        centers[p, : sizes[p]] = one.centers
+    return sizes, centers, xp.stack([one.labels for one in found])
 
 
 def _refill(points: Points, now: _Assignment, centers: Any, r: int, k: int) -> None:

@@ -83,23 +83,24 @@ def _draw(points: Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
 
 
 def swaps(
-    points: Points, centers: list[Any], greedy: list[bool], n_init: int, rngs: list[Any]
+    points: Points,
+    centers: Any,
+    sizes: np.ndarray,
+    greedy: list[bool],
+    n_init: int,
+    rngs: list[Any],
 ) -> tuple[Any, np.ndarray]:
-    """Put a row in the place of a centre, in several copies of each k.
+    """Put a row in the place of a centre, in several copies of each of P sets of centres.
 
     Rows are drawn as in k-means++, each after a centre was removed, `n_init` in all or somewhat
     more (see `n_trials`). Those pairs of a centre removed and a row are taken, half as many as
     rows, that leave the least inertia before any iteration: of all pairs where the search is
-    greedy, else of a row and the centre removed for it. Returns the centres (R, k, d) and their
-    sizes (R,).
+    greedy, else of a row and the centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising
+    and at least 2. Returns the copies, (R, k, d), and which set each is of, (R,).
     """
     bk, xp = points.bk, points.bk.xp
-    sizes = np.array([len(own) for own in centers])
-    stacked = xp.zeros((sizes.size, sizes[-1], points.X.shape[1]))
-    for p, own in enumerate(centers):
-        stacked[p, : sizes[p]] = own
     removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
-    without = bk.nearest_without(points.columns, points.sq_norms, stacked, sizes, removed)  # (C, m)
+    without = bk.nearest_without(points.columns, points.sq_norms, centers, sizes, removed)  # (C, m)
     n_rows = [n_trials(n_init, k) for k in sizes.tolist()]
     draws = [rng.random_sample((n, 1)) for n, rng in zip(n_rows, rngs, strict=True)]
     # Of each k, the centres removed are a slice of the C, the rows drawn one of the N.
@@ -129,9 +130,9 @@ def swaps(
         slot.append(removed[p][order // n])
         row.append(row_slices[p].start + order % n)
     run, slot, row = (np.concatenate(some) for some in (run, slot, row))
-    swapped = stacked[bk.asarray(run)]
+    swapped = centers[bk.asarray(run)]
     swapped[xp.arange(run.size), bk.asarray(slot)] = points.X[rows[bk.asarray(row)]]
-    return swapped, sizes[run]
+    return swapped, run
 
 
 def _slices(lengths: Sequence[int]) -> list[slice]:

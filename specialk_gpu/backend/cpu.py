@@ -21,6 +21,7 @@ from specialk_gpu.backend.lloyd import (
     draw_rows,
     nearest_center,
     nearest_without,
+    remember,
     segment_sum,
     sq_distances,
 )
@@ -60,6 +61,7 @@ __all__ = [
     "product_error",
     "products",
     "rank_candidates",
+    "remember",
     "row_hashes",
     "segment_sum",
     "select_smallest",

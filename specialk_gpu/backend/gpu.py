@@ -47,6 +47,7 @@ __all__ = [
     "product_error",
     "products",
     "rank_candidates",
+    "remember",
     "row_hashes",
     "segment_sum",
     "select_smallest",
@@ -493,6 +494,10 @@ def sq_distances(X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray) -> cp
     """See `cpu.sq_distances`; every centre is a run of its own."""
     sizes = np.ones(centers.shape[0], dtype=np.int64)
     return nearest_center(X, sq_norms, centers[:, None, :], sizes)[1]
+
+
+def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> None:  # noqa: ARG001
+    """See `cpu.remember`; the device remembers nothing."""
 
 
 def assign(

@@ -198,6 +198,12 @@ class _Last(NamedTuple):
             self.margins[run][row] = -np.inf
 
 
+def remember(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> _Last:
+    """Return the `last` of runs with these labels (R, m) and centres (R, k, d), for `assign`."""
+    counts, sums = segment_sum(X, labels, centers.shape[1])
+    return _Last(labels, [None] * len(labels), centers, counts, sums)
+
+
 def assign(
     X: np.ndarray,
     columns: np.ndarray,
@@ -219,9 +225,9 @@ def assign(
     sq_norms, centers, sizes
         See `nearest_center`.
     last
-        What the last call for these runs returned, or None. Nothing, where it returned None; else
-        an object with `of(runs)`, what it has of some of the runs, and `relabelled(run, row)`,
-        which must be told where labels, counts and sums are changed in place.
+        What the last call for these runs returned, or `remember` of runs like them, or None. Unless
+        these return None, it has `of(runs)`, what it holds of some of the runs, and
+        `relabelled(run, row)`, to be told where labels, counts and sums are changed in place.
 
     Returns
     -------
@@ -255,6 +261,8 @@ def _search(
 
     def look(r: int) -> bool:
         """Find the nearest centres of run r, unless most rows must be looked at."""
+        if last.margins[r] is None:
+            return False
         moved = np.sqrt(((own[r] - last.centers[r, : sizes[r]]) ** 2).sum(axis=1)) * (1 + 1e-9)
         labels[r] = last.labels[r]
         rows = _doubtful(last.margins[r], moved, error[r], labels[r], margins[r])
