@@ -158,10 +158,10 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
     xp, m = bk.xp, X.shape[0]
     if bk.nearest_by_tree and X.shape[1] <= TREE_COLUMNS:
-        *out, doubtful = bk.nearest_by_tree(X, k)
+        *out, doubtful, n_redone = bk.nearest_by_tree(X, k)
         if doubtful.size:
             _redo(bk, X, doubtful, *out)
-        return *out, int(doubtful.size)
+        return *out, n_redone
     if bk.nearest_by_pairs and m >= PAIRS_ROWS:
         search = prepare(bk, X, "float32", reduction(bk, X, k))
         low = (search.sq_norms - 2 * search.loss - search.floor).astype(np.float32)

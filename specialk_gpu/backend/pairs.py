@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 
 from specialk_gpu.backend.lloyd import nearest_center, segment_sum
-from specialk_gpu.backend.threads import map_chunks, n_threads, one_blas_thread
+from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 
 __all__ = ["nearest_by_pairs", "nearest_by_tree", "pair_sq_distances", "rank_candidates"]
 
@@ -18,6 +18,8 @@ CELL_ROWS = 256  # on average
 CELL_COLUMNS = 32  # of the base, in which cells are near or far
 NEAR_ROWS = 1024  # among which a row's first limit is found
 SPARE = 6  # rows measured for it beyond k
+TREE_SPARE = 2  # rows that a tree is asked for beyond k and the row itself
+DOUBLINGS = 3  # of what a tree is asked for, where ties leave a row in doubt
 CELL_ROUNDS = 3  # of k-means
 TILE_ROWS = 1024
 MOST = 32  # pairs measured, on average, for each neighbour to find
@@ -39,14 +41,15 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
     float64 array of shape (p,)
     """
     d = X.shape[1]
+    width = min(LANES, 1 << (d - 1).bit_length())  # lanes beyond the columns would add zeros
     out = np.empty(rows.size, dtype=np.float64)
 
     def measure(pairs: slice) -> None:
         square = np.subtract(X[rows[pairs]], X[columns[pairs]], dtype=np.float64)
         np.multiply(square, square, out=square)
-        full = d - d % LANES
+        full = d - d % width
         lanes = (
-            square[:, :full].reshape(len(square), full // LANES, LANES).sum(axis=1)
+            square[:, :full].reshape(len(square), full // width, width).sum(axis=1)
         )  # in their order
         lanes[:, : d - full] += square[:, full:]
         while lanes.shape[1] > 1:
@@ -54,7 +57,7 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
             lanes = lanes[:, :half] + lanes[:, half:]
         out[pairs] = lanes[:, 0]
 
-    step = max(1, 2**18 // max(d, LANES))  # stays in the cache
+    step = max(1, 2**18 // max(d, width))  # stays in the cache
     map_chunks(measure, (slice(i, i + step) for i in range(0, rows.size, step)))
     return out
 
@@ -90,8 +93,9 @@ def _nearest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Measure pairs (p,) of `n` rows, by rising `row`, and return the k nearest of each."""
     sq = pair_sq_distances(X, numbers, others)
-    order = np.lexsort((others, sq, row))
-    best = order[np.searchsorted(row, np.arange(n))[:, None] + np.arange(k)]
+    best = np.searchsorted(row, np.arange(n))[:, None] + np.arange(k)
+    if not ((row[:-1] < row[1:]) | (sq[:-1] < sq[1:])).all():  # as from a tree, but for ties
+        best = np.lexsort((others, sq, row))[best]
     return sq[best], others[best]
 
 
@@ -118,12 +122,14 @@ def _sure_limit(rough: np.ndarray, d: int) -> np.ndarray:
     return rough.astype(np.float64) * (1 + 4 * (d + 8) * float(single.eps)) + 8 * d * single.tiny
 
 
-def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Propose neighbours from a k-d tree, and measure them.
+def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """Propose neighbours from a k-d tree, measure them, and ask for more where that is not enough.
 
-    The tree computes distances from differences in float64, as the library does, and is off by
-    some d + 100 units in the last place; a row is certain when its k-th neighbour is clearly nearer
-    than the last row that the tree returned for it.
+    No row that the tree left out is nearer than the last it returned, up to rounding. The tree and
+    the library subtract in float64 and add squares: either is off by d + 8 units at most. The
+    distance to a cell grows by at most one addition of a positive number for each level, and two
+    units. A split halves the range of a column, which float64 allows 2^11 times at most: d 2^12
+    units, below 1e-10 up to d = 100. Squares below the smallest normal number cost d of these.
 
     Parameters
     ----------
@@ -137,15 +143,36 @@ def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.n
         See `rank_candidates`.
     doubtful : int64 array
         Rows that are not certain, for the many that are as far as the k-th.
+    n_redone : int
+        Rows that were not certain at first.
     """
     m, d = X.shape
     points = X.astype(np.float64, copy=False)
     tree = cKDTree(points, balanced_tree=False)  # a median is slow to find among equal numbers
-    n = min(m, k + 1 + SPARE)
-    far, places = tree.query(points, n, workers=n_threads())
-    sq, numbers = rank_candidates(X, np.arange(m), places, k)
-    sure = sq[:, -1] < far[:, -1] ** 2 * (1 - 1e-10)
-    return sq, numbers, np.flatnonzero(~sure if n < m else np.zeros(m, dtype=bool))
+    sq, numbers = np.empty((m, k)), np.empty((m, k), dtype=np.int64)
+
+    def propose(rows: np.ndarray, n: int) -> np.ndarray:
+        """Return those of the rows that `n` candidates leave in doubt."""
+        far, places = tree.query(points[rows], n)  # the row itself is among them
+        row, column = np.nonzero(places != rows[:, None])
+        near = places[row, column]
+        sq[rows], numbers[rows] = _nearest(X, rows.size, k, row, rows[row], near)
+        bounds = far[:, -1] ** 2 * (1 - 1e-10) - d * np.finfo(np.float64).tiny
+        return rows[~(sq[rows, -1] < bounds)] if n < m else rows[:0]
+
+    def propose_all(rows: np.ndarray, n: int) -> np.ndarray:
+        step = max(1, 2**17 // n)
+        parts = [rows[i : i + step] for i in range(0, rows.size, step)]
+        return np.concatenate(map_chunks(lambda part: propose(part, n), parts))
+
+    n = min(m, k + 1 + TREE_SPARE)
+    doubtful = propose_all(tree.indices, n)  # in the order of the leaves: near rows, near nodes
+    n_redone = int(doubtful.size)
+    for _ in range(DOUBLINGS):
+        if doubtful.size:
+            n = min(m, 2 * n)
+            doubtful = propose_all(doubtful, n)
+    return sq, numbers, doubtful, n_redone
 
 
 def nearest_by_pairs(
