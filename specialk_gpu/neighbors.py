@@ -45,8 +45,8 @@ class Neighbors(NamedTuple):
     indices : int64 array of shape (m, n_neighbors)
         Row numbers; of equally distant rows the smaller number comes first.
     n_redone : int
-        Rows whose first proposal could not be certified and that were done again in a higher
-        precision.
+        Rows whose first proposal could not be certified and that were done again, in a higher
+        precision or with more candidates.
     """
 
     distances: Any

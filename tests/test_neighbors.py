@@ -119,6 +119,59 @@ def test_a_tree_serves_few_columns_and_ties_beyond_its_reach_are_done_again(monk
     assert len(sizes) == 2
 
 
+def asked_of_the_tree(monkeypatch):
+    """Record how many neighbours of how many rows trees are asked for."""
+    asked = []
+
+    class Tree(cKDTree):
+        def query(self, x, k):
+            asked.append((len(x), k))
+            return super().query(x, k)
+
+    monkeypatch.setattr(pairs, "cKDTree", Tree)
+    return asked
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("d", [1, 2, 3, 8])
+@pytest.mark.parametrize("kind", ["normal", "clusters", "integers", "outlier", "far"])
+def test_few_columns_are_searched_exactly_in_a_tree(monkeypatch, kind, d, dtype):
+    rng = np.random.default_rng(d)
+    X = rng.normal(size=(400, d))
+    if kind == "clusters":
+        X = 100 * X[rng.integers(9, size=400)] + 1e-3 * X
+    elif kind == "integers":
+        X = np.rint(2 * X)
+    elif kind == "outlier":
+        X[3] = 1e12
+    elif kind == "far":
+        X += 1e8 if dtype is np.float64 else 1e4
+    asked = asked_of_the_tree(monkeypatch)
+    check_against_brute_force(cpu, X.astype(dtype), 10)
+    assert asked
+
+
+def test_ties_are_asked_again_with_twice_as_many_before_they_are_done_again(monkeypatch):
+    asked, redone, redo = asked_of_the_tree(monkeypatch), [], neighbors._redo
+    monkeypatch.setattr(
+        neighbors, "_redo", lambda bk, X, rows, *out: redone.append(rows) or redo(bk, X, rows, *out)
+    )
+    check_against_brute_force(cpu, normal(size=(500, 3)), 10)
+    assert asked == [(500, 13)]
+    assert check_against_brute_force(cpu, grid(30), 10) > 300  # twelve within 2, as far as the last
+    assert [n for _, n in asked[1:]] == [13, 26]
+    assert not redone
+    corners = 2.0 * (np.arange(256)[:, None] >> np.arange(8) & 1) - 1
+    hub = np.r_[corners, np.zeros((1, 8))]  # whose 256 nearest are equally far
+    assert check_against_brute_force(cpu, hub, 3) == 257
+    assert [rows.tolist() for rows in redone] == [[256]]
+
+
+def test_squares_that_underflow_leave_a_tree_in_doubt():
+    X = np.r_[normal(size=(200, 2)) * 1e-161, np.ones((40, 2)) + normal(size=(40, 2))]
+    assert check_against_brute_force(cpu, X, 5) >= 200
+
+
 def test_a_far_outlier_costs_no_other_row_its_certificate(bk, monkeypatch):
     X = (normal(size=(2500, 6)) @ normal(size=(6, 64))).astype(np.float32)
     X[7] *= 1e12
