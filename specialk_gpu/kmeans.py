@@ -19,7 +19,7 @@ __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 HOPE = 4.0  # last gains; a run further behind the best is given up
 LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
-PATIENCE = 2  # rounds of swaps without gain
+PATIENCE = 3  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
 SAMPLE_PATIENCE = 7
 CANDIDATES = 12  # of a sample, to go on from with all rows
@@ -92,7 +92,7 @@ def kmeans(
     further behind the best than four times what its last iteration gained.
 
     Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
-    that promise most, and iterations from these run as one batch, until two rounds have failed to
+    that promise most, and iterations from these run as one batch, until three rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
     Sohler, A better k-means++ algorithm via local search, 2019). Few clusters are cheap, and their
     optimum is easily missed: k < 6 takes 6 / k times as many restarts and swaps.
