@@ -58,10 +58,10 @@ def knn_graph(X: Any, n_neighbors: int = 10, *, weights: str = "connectivity") -
     bk = backend_of(X)
     found = nearest_neighbors(X, n_neighbors)
     data = None if weights == "connectivity" else found.distances
-    return normalised(_symmetric_graph(bk, found.indices, data))
+    return normalised(symmetric_graph(bk, found.indices, data))
 
 
-def _symmetric_graph(bk: ModuleType, indices: Any, distances: Any | None) -> Any:
+def symmetric_graph(bk: ModuleType, indices: Any, distances: Any | None) -> Any:
     """Return (A + Aᵀ)/2 in CSR, sorted, for the neighbours `indices` (m, k) of each row."""
     xp = bk.xp
     m, k = indices.shape

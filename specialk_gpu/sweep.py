@@ -340,7 +340,7 @@ def _tries(
         own = {"seeds": [seeds[k] for k in ks], "sample_seed": seeds[0]}
         tried = kmeans_batch(columns, ks, **own, n_init=n_init)
         sizes = [int(found.centers.shape[0]) for found in tried]
-        labels = [_by_size(bk.xp, found.labels, k) for found, k in zip(tried, sizes, strict=True)]
+        labels = [by_size(bk.xp, found.labels, k) for found, k in zip(tried, sizes, strict=True)]
         bk.synchronize()
         timings["kmeans"] += time.perf_counter() - clock
         clock = time.perf_counter()
@@ -349,7 +349,7 @@ def _tries(
         yield from zip(ks, tried, labels, bounds, strict=True)
 
 
-def _by_size(xp: Any, labels: Any, k: int) -> Any:
+def by_size(xp: Any, labels: Any, k: int) -> Any:
     """Renumber the clusters by falling size, of equal sizes the one met first."""
     order = xp.argsort(labels, kind="stable")
     start = xp.searchsorted(labels[order], xp.arange(k + 1, dtype=labels.dtype))
