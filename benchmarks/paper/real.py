@@ -1,0 +1,62 @@
+"""Tables 1 to 5: k, NMI and bounds on real data, for W_C, W_R and STSC."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from sklearn.metrics import normalized_mutual_info_score
+
+from benchmarks.paper.data import DATA, load, missing, sha256
+from benchmarks.paper.shapes import GRAPHS
+from specialk_gpu import SpecialK, decide
+from specialk_gpu.baselines import stsc
+
+__all__ = ["table", "table_tasks"]
+
+MAX_K = 11
+
+
+def table_tasks(*, quick: bool = False, backend: str = "numpy") -> list[dict[str, Any]]:
+    """List a task for each data set at hand and method; W_R of many rows only on a device."""
+    names = ["digits"] if quick else [name for name in DATA if not missing(name)]
+    return [
+        {"data": name, "method": method, "backend": backend}
+        for name in names
+        for method in ("W_C", "W_R", "STSC")
+        if method != "W_R" or backend == "cuda" or not name.endswith("MNIST") or name == "HMNIST"
+    ]
+
+
+def table(task: dict[str, Any]) -> dict[str, Any]:
+    """Cluster one data set by one method, for every k up to eleven."""
+    warnings.simplefilter("ignore")
+    X, y = load(task["data"])
+    about = {"m": X.shape[0], "d": X.shape[1], "classes": len(set(y.tolist()))}
+    about["sha256"] = sha256(task["data"])
+
+    def nmi(labels: Any) -> float:
+        return float(normalized_mutual_info_score(y, labels))
+
+    if task["method"] == "STSC":
+        found = stsc(X, MAX_K, random_state=0)
+        path = [{"k": x.k, "nmi": nmi(x.labels), "quality": x.quality} for x in found.path]
+        return about | {"k": found.n_clusters, "path": path}
+    model = SpecialK(
+        affinity=GRAPHS[task["method"]],
+        max_clusters=MAX_K,
+        full_path=True,
+        backend=task["backend"],
+        random_state=0,
+    ).fit(X)
+    steps = [step for step in model.path_ if step.k > 1]
+    log_p = [step.log_p for step in steps]
+    return about | {
+        "n": int(model.embedding_.shape[1]),
+        "k": int(model.n_clusters_),
+        "watershed": decide([step.k for step in steps], log_p, selection="watershed"),
+        "path": [
+            {"k": s.k, "nmi": nmi(s.labels), "log_p": s.log_p, "inertia": s.inertia} for s in steps
+        ],
+        "seconds_by_stage": model.timings_,
+    }
