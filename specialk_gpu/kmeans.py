@@ -12,14 +12,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.seeding import Points, plus_plus, points_of, swaps
+from specialk_gpu.seeding import FEW, Points, plus_plus, points_of, swaps
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
 HOPE = 4.0  # last gains; a run further behind the best is given up
 LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
-PATIENCE = 3  # rounds of swaps without gain
+PATIENCE = 2  # rounds of swaps without gain
+PATIENCE_WITH_FEW = 5
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
 SAMPLE_PATIENCE = 7
 CANDIDATES = 12  # of a sample, to go on from with all rows
@@ -92,10 +93,10 @@ def kmeans(
     further behind the best than four times what its last iteration gained.
 
     Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
-    that promise most, and iterations from these run as one batch, until three rounds have failed to
+    that promise most, and iterations from these run as one batch, until two rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
     Sohler, A better k-means++ algorithm via local search, 2019). Few clusters are cheap, and their
-    optimum is easily missed: k < 6 takes 6 / k times as many restarts and swaps.
+    optimum is easily missed: k < 6 takes 6 / k times as many restarts and swaps, and five rounds.
 
     Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
     seven rounds have failed; the best twelve clusterings that it leaves are where iterations with
@@ -176,7 +177,7 @@ def kmeans_batch(
     _check_arguments(xp, X, ks[-1], n_init, init, max_iter)
     X, shift = _centred(xp, X)
     points = points_of(bk, X)
-    rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
+    rngs, patience = [check_random_state(seed) for seed in seeds], None
     many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
     if many and init is None and n_init > 1:
         sample = check_random_state(sample_seed).permutation(X.shape[0])[:SAMPLE_ROWS]
@@ -268,14 +269,15 @@ def _improved(
     n_init: int,
     rngs: list[Any],
     max_iter: int,
-    patience: int,
+    patience: int | None = None,
     left: list[list[_Left]] | None = None,
 ) -> list[KMeans]:
     """Swap centres of the best of each size until `patience` rounds have failed to lower it."""
     bk = points.bk
     ks = [one.centers.shape[0] for one in best]
-    failed = [0 if k >= 2 and n_init > 1 else patience for k in ks]
-    while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
+    limits = [patience or (PATIENCE_WITH_FEW if k < FEW else PATIENCE) for k in ks]
+    failed = [0 if k >= 2 and n_init > 1 else limit for k, limit in zip(ks, limits, strict=True)]
+    while chosen := [p for p in range(len(ks)) if failed[p] < limits[p] and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
         greedy = [failed[p] % 2 == 0 for p in chosen]
         sizes, centers, labels = _stacked(points, given)
