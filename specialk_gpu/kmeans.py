@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ SAMPLE_PATIENCE = 7
 CANDIDATES = 12  # of a sample, to go on from with all rows
 ALIKE = 1e-4  # relative difference of inertias up to which two candidates are one
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
+TINY = 1e-100  # squares of smaller differences lose digits, or vanish
 
 
 class KMeans(NamedTuple):
@@ -126,7 +128,9 @@ def kmeans(
     Raises
     ------
     ValueError
-        If an argument is out of range, or X is not finite.
+        If an argument is out of range, or X is not real and finite.
+    TypeError
+        If a number that must be an integer is none.
 
     Notes
     -----
@@ -174,8 +178,11 @@ def kmeans_batch(
     X = bk.asarray(X)
     xp = bk.xp
     init = None if init is None else xp.asarray(init, dtype=np.float64)
-    _check_arguments(xp, X, ks[-1], n_init, init, max_iter)
-    X, shift = _centred(xp, X)
+    if not ks or list(ks) != sorted(set(ks)):
+        msg = f"ks must be rising numbers of clusters, got {ks}."
+        raise ValueError(msg)
+    _check_arguments(X, ks[-1], n_init, init, max_iter)
+    X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
     rngs, patience = [check_random_state(seed) for seed in seeds], None
     many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
@@ -185,7 +192,10 @@ def kmeans_batch(
         starts, sizes = _candidates(sample, ks, n_init, rngs, max_iter)
         patience = 1
     else:
-        starts = [] if init is None else [(init - shift, np.repeat(ks, len(init)))]
+        starts = []
+        if init is not None:
+            init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
+            starts.append((init, np.repeat(ks, len(init))))
         if n_init:
             starts.append(plus_plus(points, ks, n_init, rngs))
         starts, sizes = zip(*starts, strict=True)
@@ -193,15 +203,21 @@ def kmeans_batch(
     hope = HOPE if init is None else np.inf
     best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
     best = _improved(points, best, n_init, rngs, max_iter, patience)
-    return [one._replace(centers=one.centers + shift) for one in _without_empty(points, best)]
+    return [_in_units(one, shift, unit) for one in _without_empty(points, best)]
 
 
-def _check_arguments(
-    xp: Any, X: Any, n_clusters: int, n_init: int, init: Any, max_iter: int
-) -> None:
+def _check_arguments(X: Any, n_clusters: int, n_init: int, init: Any, max_iter: int) -> None:
     if X.ndim != 2 or X.shape[1] < 1:
         msg = f"X must have rows and columns, got shape {X.shape}."
         raise ValueError(msg)
+    if X.dtype.kind not in "biuf":
+        msg = f"X must hold real numbers, got {X.dtype}."
+        raise ValueError(msg)
+    integers = {"n_clusters": n_clusters, "n_init": n_init, "max_iter": max_iter}
+    for name, value in integers.items():
+        if not isinstance(value, Integral):
+            msg = f"{name} must be an integer, got {value!r}."
+            raise TypeError(msg)
     if not 1 <= n_clusters <= X.shape[0]:
         msg = (
             f"n_clusters must lie between 1 and the number of rows ({X.shape[0]}), "
@@ -215,28 +231,38 @@ def _check_arguments(
     if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
         raise ValueError(msg)
-    if init is not None and not bool(xp.isfinite(init).all()):
-        msg = "init must be finite."
+    if init is not None and not bool((abs(init) < MAX_ENTRY).all()):
+        msg = f"init must be finite and below {MAX_ENTRY:g} in magnitude."
         raise ValueError(msg)
     if max_iter < 1:
         msg = f"max_iter must be at least 1, got {max_iter}."
         raise ValueError(msg)
 
 
-def _centred(xp: Any, X: Any) -> tuple[Any, Any]:
-    """Return X less a shift, and the shift; far from the origin, |x|² - 2xc + |c|² cancels.
+def _centred(xp: Any, X: Any) -> tuple[Any, Any, float]:
+    """Return X less a shift, in a unit in which squares do not underflow; the shift; and the unit.
 
-    The shift is a multiple of a power of two, so that small integers stay exact.
+    Far from the origin, |x|² - 2xc + |c|² cancels. The shift is a multiple of a power of two, so
+    that small integers stay exact, and the unit is one.
     """
     X = X.astype(np.float64, copy=False)
     largest = float(xp.maximum(X.max(), -X.min()))  # a sync
     if not largest < MAX_ENTRY:
         msg = f"X must be finite and below {MAX_ENTRY:g} in magnitude, got {largest}."
         raise ValueError(msg)
-    unit = xp.ptp(X, axis=0)
-    unit = 2.0 ** xp.floor(xp.log2(xp.where(unit > 0, unit, 1)))
-    shift = xp.rint(X.mean(axis=0) / unit) * unit
-    return xp.ascontiguousarray(X - shift), shift
+    spread = xp.ptp(X, axis=0)
+    widest = float(spread.max())  # a sync
+    spread = 2.0 ** xp.floor(xp.log2(xp.where(spread > 0, spread, 1)))
+    shift = xp.rint(X.mean(axis=0) / spread) * spread
+    unit = 1.0 if not 0 < widest < TINY else 2.0 ** math.frexp(widest)[1]
+    return xp.ascontiguousarray((X - shift) / unit), shift, unit
+
+
+def _in_units(found: KMeans, shift: Any, unit: float) -> KMeans:
+    """Return a clustering of centred rows as one of the rows that were given."""
+    inertias = [inertia * unit**2 for inertia in found.inertias]
+    inertia, centers = found.inertia * unit**2, found.centers * unit + shift
+    return found._replace(centers=centers, inertia=inertia, inertias=inertias)
 
 
 def _candidates(

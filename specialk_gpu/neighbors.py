@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import math
+from numbers import Integral
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -98,7 +99,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     X : array-like of shape (m, d)
         See `features`.
     n_neighbors : int
-        1 <= n_neighbors <= m - 1.
+        1 <= n_neighbors <= m - 1; TypeError if it is no integer.
 
     Returns
     -------
@@ -119,6 +120,9 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     """
     X = features(X)
     m = X.shape[0]
+    if not isinstance(n_neighbors, Integral):
+        msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
+        raise TypeError(msg)
     if not 1 <= n_neighbors <= m - 1:
         msg = (
             f"n_neighbors must lie between 1 and the number of rows less one ({m - 1}), "

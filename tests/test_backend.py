@@ -426,3 +426,16 @@ def test_every_kernel_compiles():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("compute_90") == len(list(PACKAGE.rglob("*.cu")))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # forks beside threads
+def test_a_child_that_was_forked_amid_a_product_starts_anew():
+    before = [library.get_num_threads() for library in host_threads._blas()]
+    with host_threads.one_blas_thread:
+        pid = os.fork()
+        if not pid:
+            after = [library.get_num_threads() for library in host_threads._blas()]
+            os._exit(host_threads.one_blas_thread.users + (after != before))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+        assert host_threads.one_blas_thread.users == 1

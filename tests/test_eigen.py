@@ -396,3 +396,11 @@ def test_a_spectrum_in_a_narrow_band_is_filtered_in_float64(bk, width):
     assert pairs.converged, pairs.message
     expected = np.sort(np.linalg.eigvalsh(W.toarray()))[::-1][:20]
     np.testing.assert_allclose(bk.to_numpy(pairs.values), expected, atol=1e-12)
+
+
+def test_lanczos_is_the_same_every_time_where_an_eigenvalue_repeats():
+    star = sparse.lil_array((65, 65))
+    star[0, 1:] = star[1:, 0] = 1
+    W = sparse.csr_matrix(star)
+    first, again = (eigenpairs(W, 20, solver="lanczos", random_state=0) for _ in range(2))
+    np.testing.assert_array_equal(again.vectors, first.vectors)

@@ -326,6 +326,18 @@ def test_with_margins_a_run_does_not_see_the_others_of_its_batch(monkeypatch):
 # -- invariance -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("unit", [2.0**-1000, 2.0**-600, 2.0**400])
+def test_the_unit_does_not_matter(bk, unit):
+    found, other = (run(bk, X, 4, random_state=0) for X in (NOISE, NOISE * unit))
+    np.testing.assert_array_equal(other.labels, found.labels)
+    np.testing.assert_allclose(other.centers / unit, found.centers, rtol=1e-12)
+    assert other.inertia == pytest.approx(found.inertia * unit**2, rel=1e-9)
+    init = starts(4, 2)
+    found = run(bk, NOISE, 4, init=init, n_init=0)
+    other = run(bk, NOISE * unit, 4, init=init * unit, n_init=0)
+    np.testing.assert_array_equal(other.labels, found.labels)
+
+
 def test_order_of_rows_does_not_matter(bk):
     order = np.random.default_rng(1).permutation(len(NOISE))
     init = starts(4, 2)
@@ -509,3 +521,23 @@ def test_an_outlier_does_not_keep_empty_clusters_from_being_filled(bk):
     X = np.concatenate([X, [[1e10, 1e10]]])
     init = np.concatenate([X[-1:], X[:1], np.full((3, 2), 5e10)])[None]
     assert np.unique(run(bk, X, 5, init=init, n_init=0).labels).size == 5
+
+
+@pytest.mark.parametrize("name", ["n_clusters", "n_init", "max_iter"])
+def test_numbers_that_are_no_integers(bk, name):
+    given = {"n_clusters": 2, name: 2.5}
+    with pytest.raises(TypeError, match=f"{name} must be an integer, got 2.5"):
+        kmeans(bk.asarray(NOISE), **given)
+
+
+def test_what_is_not_real_or_too_far(bk):
+    with pytest.raises(ValueError, match="X must hold real numbers, got complex128"):
+        kmeans(bk.asarray(NOISE + 1j), 2)
+    with pytest.raises(ValueError, match=r"init must be finite and below 1e\+150"):
+        kmeans(bk.asarray(NOISE), 2, init=np.full((1, 2, 3), 1e151), n_init=0)
+
+
+@pytest.mark.parametrize("ks", [[], [2, 2], [3, 2]])
+def test_numbers_of_clusters_must_rise(bk, ks):
+    with pytest.raises(ValueError, match="ks must be rising numbers of clusters, got"):
+        kmeans_batch(bk.asarray(NOISE), ks, seeds=ks)

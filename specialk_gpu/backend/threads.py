@@ -29,6 +29,12 @@ class _OneBlasThread:
     def __init__(self) -> None:
         self.lock, self.users, self.before = Lock(), 0, []
 
+    def forget(self) -> None:
+        """Begin anew in a child that was forked while a thread of its parent was inside."""
+        users, self.users, self.lock = self.users, 0, Lock()
+        for library, n_threads in self.before if users else ():
+            library.set_num_threads(n_threads)
+
     def __enter__(self) -> None:
         with self.lock:
             if not self.users:
@@ -51,6 +57,8 @@ def _blas() -> list[LibController]:
 
 
 one_blas_thread = _OneBlasThread()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=one_blas_thread.forget)
 
 
 class _Worker(local):
