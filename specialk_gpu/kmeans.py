@@ -102,8 +102,8 @@ def kmeans(
 
     Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
     seven rounds have failed; the best twelve clusterings that it leaves are where iterations with
-    all rows start, and then swaps, until a round has failed. n_init=1 does without swaps and
-    sample.
+    all rows start, and then swaps, until a round has failed, or five for k < 6. n_init=1 does
+    without swaps and sample.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def kmeans_batch(
     _check_arguments(X, ks[-1], n_init, init, max_iter)
     X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
-    rngs, patience = [check_random_state(seed) for seed in seeds], None
+    rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
     many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
     if many and init is None and n_init > 1:
         sample = check_random_state(sample_seed).permutation(X.shape[0])[:SAMPLE_ROWS]
@@ -295,13 +295,13 @@ def _improved(
     n_init: int,
     rngs: list[Any],
     max_iter: int,
-    patience: int | None = None,
+    patience: int,
     left: list[list[_Left]] | None = None,
 ) -> list[KMeans]:
     """Swap centres of the best of each size until `patience` rounds have failed to lower it."""
     bk = points.bk
     ks = [one.centers.shape[0] for one in best]
-    limits = [patience or (PATIENCE_WITH_FEW if k < FEW else PATIENCE) for k in ks]
+    limits = [max(patience, PATIENCE_WITH_FEW) if k < FEW else patience for k in ks]
     failed = [0 if k >= 2 and n_init > 1 else limit for k, limit in zip(ks, limits, strict=True)]
     while chosen := [p for p in range(len(ks)) if failed[p] < limits[p] and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
