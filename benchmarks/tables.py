@@ -1,4 +1,4 @@
-"""Write docs/results.md, docs/benchmarks.md and the README's figures from the files of results.
+"""Write the pages of docs/ that have figures, and the README's figures, from the files of results.
 
     python -m benchmarks.tables
 
@@ -13,32 +13,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown import machine, table
+from benchmarks.paper.pages import reproduce, sensitivity_page
 from benchmarks.stamp import RESULTS
 from specialk_gpu.bench.cases import Case
 from specialk_gpu.bench.suite import best_seconds
 
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
-GRAPHS = {"nearest_neighbors": "$W_C$", "radius_neighbors": "$W_R$"}
 
 
 def load(name: str) -> dict[str, Any]:
     """Read results/name.json."""
     return json.loads((RESULTS / f"{name}.json").read_text())
-
-
-def table(head: list[str], rows: list[list[Any]]) -> str:
-    """Lay out a Markdown table."""
-    lines = [head, ["---:"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
-def machine(content: dict[str, Any]) -> str:
-    """Say where the results were measured."""
-    stamp = content["stamp"]
-    versions = ", ".join(f"{name} {version}" for name, version in stamp["versions"].items())
-    where = ", ".join([*stamp["gpu"], f"{stamp['processor']}, {stamp['cores']} cores"])
-    return f"{where}; Python {stamp['python']}, {versions}; {stamp['date'][:10]}."
 
 
 def mnist_path(content: dict[str, Any]) -> str:
@@ -61,21 +48,6 @@ def mnist_times(content: dict[str, Any]) -> str:
     return table(head, [[*cells, f"{fit['seconds']:.0f} s", peak]])
 
 
-def synthetic(content: dict[str, Any]) -> str:
-    """Lay out how often the true k was found."""
-    rows = [
-        [
-            GRAPHS[row["affinity"]],
-            row["shape"],
-            row["true_k"],
-            f"{row['right']} of {row['sets']}",
-            f"{row['right_without_noise']} of {len(row['found'][0])}",
-        ]
-        for row in content["table"]
-    ]
-    return table(["graph", "shape", "true k", "found", "without noise"], rows)
-
-
 def solvers(content: dict[str, Any]) -> str:
     """Lay out the seconds of the eigensolvers."""
     names = ("dense", "lanczos", "chebyshev")
@@ -89,14 +61,15 @@ def solvers(content: dict[str, Any]) -> str:
 
 def results_page() -> str:
     """Return docs/results.md."""
-    mnist, sets, eigen = (load(f"{x}-numpy") for x in ("mnist", "synthetic", "eigen_solvers"))
+    mnist, eigen = (load(f"{name}-numpy") for name in ("mnist", "eigen_solvers"))
     seeds = mnist["seeds"]
     good = mnist["seeds_within_0.2_percent_and_0.3_in_log10_p"]
     small = [f"{row['log10_p']:.2f} at k = {row['k']}" for row in mnist["n_200"]["path"][1:]]
     return f"""# Results
 
 This page is written by `python -m benchmarks.tables` from the files in `benchmarks/results`, which
-the commands named here wrote. There are no figures from a GPU yet.
+the commands named here wrote. There are no figures from a GPU yet. The paper's experiments have
+{{doc}}`a page of their own <reproduce>`.
 
 ## MNIST, 60,000 images
 
@@ -110,16 +83,7 @@ Of {len(seeds)} values of `random_state`, {good} come within 0.2 % of the lowest
 and within 0.3 of its log10 p for every k from 2 to 6. Largest residual of an eigenpair:
 {mnist["largest_residual"]:.1e}. With $n = 200$, log10 p is {", ".join(small)}.
 
-Measured on {machine(mnist)}
-
-## The paper's synthetic sets
-
-`python -m benchmarks.synthetic`: 1,500 rows, $n = 200$, $\\alpha = 0.01$, k up to 5, ten levels of
-noise, five sets for each.
-
-{synthetic(sets)}
-
-Measured on {machine(sets)}
+Measured on {machine(mnist["stamp"])}
 
 ## Eigensolvers
 
@@ -129,7 +93,7 @@ took more than a quarter of a minute.
 
 {solvers(eigen)}
 
-Measured on {machine(eigen)}
+Measured on {machine(eigen["stamp"])}
 """
 
 
@@ -140,7 +104,7 @@ def measured(lay_out: Callable[[dict[str, Any]], str], pattern: str) -> str:
         parts.append(f"### {title}")
         found = sorted(RESULTS.glob(f"{pattern}-{backend}.json"))
         for content in (json.loads(path.read_text()) for path in found):
-            parts += [lay_out(content), f"Measured on {machine(content)}"]
+            parts += [lay_out(content), f"Measured on {machine(content['stamp'])}"]
         parts += [] if found else ["Not measured yet."]
     return "\n\n".join(parts)
 
@@ -279,16 +243,24 @@ MNIST's path on the CPU, the answer in bold, and the seconds it took:
 
 {mnist_times(mnist)}
 
-Measured on {machine(mnist)}
+Measured on {machine(mnist["stamp"])}
 [More results](docs/results.md), and the commands that wrote them.
 """
     return f"{before}{BEGIN}{figures}{END}{after}"
 
 
+PAGES = {
+    "results": results_page,
+    "benchmarks": benchmarks_page,
+    "reproduce": reproduce,
+    "sensitivity": sensitivity_page,
+}
+
+
 def main() -> None:
-    """Write all three files."""
-    (ROOT / "docs" / "results.md").write_text(results_page())
-    (ROOT / "docs" / "benchmarks.md").write_text(benchmarks_page())
+    """Write all files."""
+    for name, page in PAGES.items():
+        (ROOT / "docs" / f"{name}.md").write_text(page())
     path = ROOT / "README.md"
     path.write_text(readme(path.read_text()))
 

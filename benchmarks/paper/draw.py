@@ -32,7 +32,7 @@ def figure1() -> Any:
     for row, noise in zip(axes, (0.1, 0.15), strict=True):
         for ax, shape in zip(row, SHAPES, strict=True):
             X, y = make_shape(shape, noise, random_state=0)
-            ax.scatter(*X.T, c=y, s=3, cmap="viridis", vmin=0, vmax=3)
+            ax.scatter(*X.T, c=y, s=3, cmap="viridis", vmin=0, vmax=3, rasterized=True)
             ax.set_title(f"{shape}, noise {noise}", fontsize=9)
             ax.set_xticks([])
             ax.set_yticks([])

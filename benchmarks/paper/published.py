@@ -54,6 +54,6 @@ TABLES: dict[str, dict[int, tuple[float, ...]]] = {
     },
 }
 
-# The k that is chosen: with W_C, with W_R, by STSC (Table 1). By Algorithm 1 HMNIST's with W_R would
-# be 2, for the bound at k = 3 is 0.262: there the table and the choice do not agree.
+# The k that is chosen: with W_C, with W_R, by STSC (Table 1). For HMNIST with W_R the table and the
+# choice do not agree: by Algorithm 1 it would be 2, for the bound at k = 3 is 0.262.
 CHOSEN = {"MNIST": (3, 2, 2), "Pulsar": (2, 2, 2), "Sloan": (2, 4, 4), "HMNIST": (4, 4, 3)}

@@ -1,0 +1,20 @@
+"""Pieces of the pages that are written from results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["machine", "table"]
+
+
+def table(head: list[str], rows: list[list[Any]]) -> str:
+    """Lay out a Markdown table."""
+    lines = [head, ["---:"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def machine(stamp: dict[str, Any]) -> str:
+    """Say where results with this stamp were measured."""
+    versions = ", ".join(f"{name} {version}" for name, version in stamp["versions"].items())
+    where = ", ".join([*stamp["gpu"], f"{stamp['processor']}, {stamp['cores']} cores"])
+    return f"{where}; Python {stamp['python']}, {versions}; {stamp['date'][:10]}."
