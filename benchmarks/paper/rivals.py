@@ -60,8 +60,8 @@ def _skinnydip(X: Any, _limit: int) -> int:
 RIVALS: dict[str, Callable[[Any, int], int]] = {
     "PGMeans": _pgmeans,
     "GMeans": _gmeans,
-    "XMeans": _xmeans,
+    "SkinnyDip": _skinnydip,
     "DipMeans": _dipmeans,
     "gap statistic": _gap,
-    "SkinnyDip": _skinnydip,
+    "XMeans": _xmeans,
 }
