@@ -105,6 +105,8 @@ def measured(lay_out: Callable[[dict[str, Any]], str], pattern: str) -> str:
         found = sorted(RESULTS.glob(f"{pattern}-{backend}.json"))
         for content in (json.loads(path.read_text()) for path in found):
             parts += [lay_out(content), f"Measured on {machine(content['stamp'])}"]
+            if other := content.get("rows_of_another_commit"):
+                parts.append(f"Of an earlier commit, {other['commit'][:7]}: {other['rows']}.")
         parts += [] if found else ["Not measured yet."]
     return "\n\n".join(parts)
 

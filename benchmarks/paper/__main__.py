@@ -1,10 +1,10 @@
 """The paper's experiments, one command each.
 
-    python -m benchmarks.paper figure1|figure2|figure3|tables|sensitivity
+    python -m benchmarks.paper figure2|figure3|tables|sensitivity
 
 A run that was stopped goes on where it was when it is started again. Results are JSON lines in
-benchmarks/results/paper-NAME.jsonl; `python -m benchmarks.tables` draws the figures and writes the
-pages of docs/ from them. `--quick` takes a few small tasks, into a folder of its own.
+benchmarks/results/paper-NAME.jsonl; `python -m benchmarks.paper.draw` draws the figures of docs/
+from them, and `python -m benchmarks.tables` writes the pages. `--quick` takes a few small tasks, into a folder of its own.
 """
 
 from __future__ import annotations

@@ -198,7 +198,8 @@ few small tasks. `pip install 'specialk-gpu[bench]'` brings what they need.
 
 `python -m benchmarks.paper figure2`: ten levels of noise, five sets each, $n = 200$,
 $\\alpha = 0.01$, k up to 5. The rivals see the paper's 50 columns of D. An area is how often a k
-was found; the band is the true one.
+was found; the band is the true one. DipMeans, XMeans and the gap statistic belong to the command
+too; a method is listed once all its sets are done.
 
 ![k found against noise](figures/figure2.svg)
 
@@ -234,8 +235,7 @@ paper's other sets have to be fetched by hand; they were not at hand for this pa
 
 Their checksums are kept with the results, for comparison. The paper does not say how it scales
 columns; Pulsar's and Sloan's are standardised here. Where NMI differs, the k-means optima do: ours
-are the lowest that many restarts find, the paper's are those of one run, and the qualities of STSC
-are of another implementation and another minimum of its cost. In the paper's Table 1 the choice
+are the lowest that many restarts find, the paper's are not known, and the qualities of STSC are of another implementation and another minimum of its cost. In the paper's Table 1 the choice
 for HMNIST with $W_R$, 4, does not follow from its Table 5, where the bound at k = 3 is 0.262.
 
 {data_tables()}
