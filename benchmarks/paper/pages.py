@@ -235,8 +235,9 @@ paper's other sets have to be fetched by hand; they were not at hand for this pa
 
 Their checksums are kept with the results, for comparison. The paper does not say how it scales
 columns; Pulsar's and Sloan's are standardised here. Where NMI differs, the k-means optima do: ours
-are the lowest that many restarts find, the paper's are not known, and the qualities of STSC are of another implementation and another minimum of its cost. In the paper's Table 1 the choice
-for HMNIST with $W_R$, 4, does not follow from its Table 5, where the bound at k = 3 is 0.262.
+are the lowest that many restarts find, the paper's are not known. STSC's qualities are of another
+implementation, and of another minimum of its cost. In the paper's Table 1 the choice for HMNIST
+with $W_R$, 4, does not follow from its Table 5, where the bound at k = 3 is 0.262.
 
 {data_tables()}
 
