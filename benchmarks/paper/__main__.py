@@ -4,7 +4,8 @@
 
 A run that was stopped goes on where it was when it is started again. Results are JSON lines in
 benchmarks/results/paper-NAME.jsonl; `python -m benchmarks.paper.draw` draws the figures of docs/
-from them, and `python -m benchmarks.tables` writes the pages. `--quick` takes a few small tasks, into a folder of its own.
+from them, and `python -m benchmarks.tables` writes the pages. `--quick` takes a
+few small tasks, into a folder of its own.
 """
 
 from __future__ import annotations
