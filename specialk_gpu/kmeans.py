@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.seeding import FEW, Points, plus_plus, points_of, swaps
+from specialk_gpu.seeding import Points, distinct, points_of, starting_centers, swaps
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
@@ -21,11 +21,9 @@ HOPE = 4.0  # last gains; a run further behind the best is given up
 LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 2  # rounds of swaps without gain
-PATIENCE_WITH_FEW = 5
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
 SAMPLE_PATIENCE = 7
 CANDIDATES = 12  # of a sample, to go on from with all rows
-ALIKE = 1e-4  # relative difference of inertias up to which two candidates are one
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 TINY = 1e-100  # squares of smaller differences lose digits, or vanish
 
@@ -97,13 +95,16 @@ def kmeans(
     Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
     that promise most, and iterations from these run as one batch, until two rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
-    Sohler, A better k-means++ algorithm via local search, 2019). Few clusters are cheap, and their
-    optimum is easily missed: k < 6 takes 6 / k times as many restarts and swaps, and five rounds.
+    Sohler, A better k-means++ algorithm via local search, 2019).
+
+    The optimum for few clusters is easily missed, so k < 6 has starts from groups as well: the rows
+    are put into 64 groups, the groups clustered by their means and sizes 10 `n_init` times, and the
+    best 2 `n_init` of these clusterings join the restarts.
 
     Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
     seven rounds have failed; the best twelve clusterings that it leaves are where iterations with
-    all rows start, and then swaps, until a round has failed, or five for k < 6. n_init=1 does
-    without swaps and sample.
+    all rows start, and then swaps, until a round has failed. n_init=1 does without groups, swaps
+    and sample.
 
     Parameters
     ----------
@@ -138,8 +139,9 @@ def kmeans(
     centres come to rest, and synchronises with the device once. Memory:
     O(m R) beside a chunk.
     """
-    settings = {"n_init": n_init, "init": init, "max_iter": max_iter, "sample_seed": random_state}
-    (found,) = kmeans_batch(X, [n_clusters], seeds=[random_state], **settings)
+    rng = check_random_state(random_state)
+    settings = {"n_init": n_init, "init": init, "max_iter": max_iter}
+    (found,) = kmeans_batch(X, [n_clusters], seeds=[rng], sample_seed=rng, **settings)
     warn_of_shortcomings(found, n_clusters, max_iter)
     return found
 
@@ -165,7 +167,7 @@ def kmeans_batch(
     seeds : sequence of int or RandomState
         One for each k.
     sample_seed : int or RandomState
-        Draws the sample of many rows, which is the same for every k.
+        Draws the sample of many rows and the groups, which are the same for every k.
     init : array of shape (r, k, d), optional
         See `kmeans`; for a single k.
 
@@ -185,11 +187,12 @@ def kmeans_batch(
     X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
     rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
+    shared_rng = check_random_state(sample_seed)
     many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
     if many and init is None and n_init > 1:
-        sample = check_random_state(sample_seed).permutation(X.shape[0])[:SAMPLE_ROWS]
+        sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
         sample = points_of(bk, X[bk.asarray(np.sort(sample))])
-        starts, sizes = _candidates(sample, ks, n_init, rngs, max_iter)
+        starts, sizes = _candidates(sample, ks, n_init, rngs, shared_rng, max_iter)
         patience = 1
     else:
         starts = []
@@ -197,7 +200,7 @@ def kmeans_batch(
             init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
             starts.append((init, np.repeat(ks, len(init))))
         if n_init:
-            starts.append(plus_plus(points, ks, n_init, rngs))
+            starts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
         starts, sizes = zip(*starts, strict=True)
         starts, sizes = xp.concatenate(starts), np.concatenate(sizes)
     hope = HOPE if init is None else np.inf
@@ -266,22 +269,22 @@ def _in_units(found: KMeans, shift: Any, unit: float) -> KMeans:
 
 
 def _candidates(
-    sample: Points, ks: Sequence[int], n_init: int, rngs: list[Any], max_iter: int
+    sample: Points,
+    ks: Sequence[int],
+    n_init: int,
+    rngs: list[Any],
+    group_rng: Any,
+    max_iter: int,
 ) -> tuple[Any, np.ndarray]:
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
     left: list[list[_Left]] = [[] for _ in ks]
-    starts, sizes = plus_plus(sample, ks, n_init, rngs)
+    starts, sizes = starting_centers(sample, ks, n_init, rngs, group_rng)
     best = _lloyd(sample, starts, sizes, max_iter, [NONE] * len(ks), left=left)
     _improved(sample, best, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
     chosen = []
     for runs in left:
-        inertia = -np.inf
-        several: list[_Left] = []
-        for run in sorted(runs, key=lambda run: run.inertia):
-            if run.inertia > inertia * (1 + ALIKE) and len(several) < CANDIDATES:
-                several.append(run)
-                inertia = run.inertia
-        chosen += several
+        places = distinct(np.array([run.inertia for run in runs]), CANDIDATES)
+        chosen += [runs[place] for place in places]
     sizes = np.array([len(run.centers) for run in chosen])
     starts = sample.bk.xp.zeros((sizes.size, ks[-1], sample.X.shape[1]))
     for r, run in enumerate(chosen):
@@ -301,9 +304,8 @@ def _improved(
     """Swap centres of the best of each size until `patience` rounds have failed to lower it."""
     bk = points.bk
     ks = [one.centers.shape[0] for one in best]
-    limits = [max(patience, PATIENCE_WITH_FEW) if k < FEW else patience for k in ks]
-    failed = [0 if k >= 2 and n_init > 1 else limit for k, limit in zip(ks, limits, strict=True)]
-    while chosen := [p for p in range(len(ks)) if failed[p] < limits[p] and best[p].inertia > 0]:
+    failed = [0 if k >= 2 and n_init > 1 else patience for k in ks]
+    while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
         given = [best[p] for p in chosen]
         greedy = [failed[p] % 2 == 0 for p in chosen]
         sizes, centers, labels = _stacked(points, given)

@@ -8,10 +8,17 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import pdist, squareform
 
-__all__ = ["Points", "plus_plus", "points_of", "swaps"]
+__all__ = ["Points", "distinct", "plus_plus", "points_of", "starting_centers", "swaps"]
 
-FEW = 6  # clusters: fewer are cheap, and more often tried
+FEW = 6  # clusters: fewer take starts from groups of rows too
+GROUPS = 64
+GROUPING = 5  # iterations that form them
+GROUP_TRIALS, GROUP_STARTS = 10, 2  # for each restart
+GROUP_ITERATIONS = 30
+COPY = 1e-10  # of the mean squared distance, up to which two rows are copies, but for rounding
+ALIKE = 1e-4  # relative difference of inertias up to which two clusterings are one
 
 
 class Points(NamedTuple):
@@ -28,20 +35,40 @@ def points_of(bk: ModuleType, X: Any) -> Points:
     return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1))
 
 
+def starting_centers(
+    points: Points, ks: Sequence[int], n_init: int, rngs: list[Any], group_rng: Any
+) -> tuple[Any, np.ndarray]:
+    """Return sets of starting centres (R, max k, d), and their sizes (R,), rising.
+
+    Of each k, `n_init` come from `plus_plus`, and twice as many from `from_groups` where there are
+    few clusters and more than one restart.
+    """
+    xp = points.bk.xp
+    starts, sizes = plus_plus(points, ks, n_init, rngs)
+    few = [(k, rng) for k, rng in zip(ks, rngs, strict=True) if 1 < k < FEW]
+    if n_init < 2 or not few:
+        return starts, sizes
+    groups, weights = _groups(points, group_rng)
+    more = [from_groups(groups, weights, k, n_init, rng) for k, rng in few if k < len(groups)]
+    if not more:
+        return starts, sizes
+    padded = [np.pad(some, ((0, 0), (0, ks[-1] - some.shape[1]), (0, 0))) for some in more]
+    starts = xp.concatenate([starts, points.bk.asarray(np.concatenate(padded))])
+    sizes = np.concatenate([sizes, *([some.shape[1]] * len(some) for some in more)])
+    order = np.argsort(sizes, kind="stable")
+    return starts[points.bk.asarray(order)], sizes[order]
+
+
 def plus_plus(
     points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]
 ) -> tuple[Any, np.ndarray]:
-    """Draw sets of k starting centres for each k, `n_init` or somewhat more (see `n_trials`).
-
-    Returns them, (R, max k, d), and their sizes (R,).
-    """
+    """Draw `n_init` sets of k starting centres for each k: (R, max k, d), and their sizes (R,)."""
     bk, xp = points.bk, points.bk.xp
-    n_sets = [n_trials(n_init, k) for k in ks]
-    sizes = np.repeat(ks, n_sets)
+    sizes = np.repeat(ks, n_init)
     chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
-    first = [rng.randint(points.X.shape[0], size=n) for n, rng in zip(n_sets, rngs, strict=True)]
-    chosen[:, 0] = bk.asarray(np.concatenate(first))
-    draws = bk.asarray(_draws(ks, n_sets, rngs))
+    first = np.concatenate([rng.randint(points.X.shape[0], size=n_init) for rng in rngs])
+    chosen[:, 0] = bk.asarray(first)
+    draws = bk.asarray(_draws(ks, n_init, rngs))
     nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
         place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
@@ -50,22 +77,83 @@ def plus_plus(
     return points.X[chosen], sizes
 
 
-def n_trials(n_init: int, k: int) -> int:
-    """Return how many sets of k centres to try for `n_init`."""
-    return max(n_init, FEW * n_init // k) if n_init > 1 else n_init
+def _groups(points: Points, rng: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the means (at most 64, d) of small groups of rows, and how many rows each has."""
+    bk, xp = points.bk, points.bk.xp
+    rows = bk.to_numpy(points.X[bk.asarray(rng.permutation(points.X.shape[0])[:GROUPS])])
+    sq = _sq_distances_among(rows)
+    copies = np.triu(sq <= COPY * sq.mean(), 1).any(axis=0)  # rounding would tell them apart
+    centers, last = bk.asarray(rows[~copies])[None], None
+    for _ in range(GROUPING):
+        assigned = bk.assign(*points[1:], centers, np.array([centers.shape[1]]), last)
+        _, _, counts, sums, last, _ = assigned
+        means = sums / xp.maximum(counts, 1)[:, :, None]
+        centers = xp.where(counts[:, :, None] > 0, means, centers)
+    counts, centers = bk.to_numpy(counts[0]), bk.to_numpy(centers[0])
+    return centers[counts > 0], counts[counts > 0].astype(np.float64)
 
 
-def _draws(ks: Sequence[int], n_sets: list[int], rngs: list[Any]) -> np.ndarray:
+def from_groups(
+    groups: np.ndarray, weights: np.ndarray, k: int, n_init: int, rng: Any
+) -> np.ndarray:
+    """Cluster groups of rows by their means, many times over; return centres of the best.
+
+    Ten runs from k-means++ for each restart cost less than the restart, so few that there are of
+    groups. `groups` is (g, d), `weights` (g,), on the host; returns at most 2 `n_init` sets, which
+    differ in inertia: (r, k, d).
+    """
+    (g, d), n_runs = groups.shape, GROUP_TRIALS * n_init
+    sq = _sq_distances_among(groups)
+    chosen = np.empty((n_runs, k), dtype=np.int64)
+    chosen[:, 0] = np.searchsorted(weights.cumsum(), rng.random_sample(n_runs) * weights.sum())
+    nearest = sq[chosen[:, 0]]
+    for c in range(1, k):
+        total = (nearest * weights).cumsum(axis=1)
+        drawn = (total < rng.random_sample((n_runs, 1)) * total[:, -1:]).sum(axis=1)
+        chosen[:, c] = np.minimum(drawn, g - 1)
+        nearest = np.minimum(nearest, sq[chosen[:, c]])
+    centers, before, weighted = groups[chosen], None, groups * weights[:, None]
+    for _ in range(GROUP_ITERATIONS):
+        products = (centers.reshape(-1, d) @ groups.T).reshape(n_runs, k, g)
+        scores = (centers * centers).sum(axis=2)[:, :, None] - 2 * products
+        labels = scores.argmin(axis=1)
+        if before is not None and (labels == before).all():
+            break
+        before = labels
+        members = (labels[:, None] == np.arange(k)[:, None]).astype(np.float64)
+        counts = (members @ weights)[:, :, None]
+        means = (members.reshape(-1, g) @ weighted).reshape(centers.shape) / np.maximum(counts, 1)
+        centers = np.where(counts > 0, means, centers)
+    sq_norms = (groups * groups).sum(axis=1)
+    inertia = (weights * (sq_norms + scores.min(axis=1))).sum(axis=1)
+    return centers[distinct(inertia, GROUP_STARTS * n_init)]
+
+
+def _sq_distances_among(rows: np.ndarray) -> np.ndarray:
+    """Return the squared distances of all pairs, on the host."""
+    return squareform(pdist(rows, "sqeuclidean"))
+
+
+def distinct(inertias: np.ndarray, n: int) -> list[int]:
+    """Return the places of the n smallest inertias that differ."""
+    chosen: list[int] = []
+    for place in np.argsort(inertias, kind="stable").tolist():
+        if not chosen or inertias[place] > inertias[chosen[-1]] * (1 + ALIKE):
+            chosen.append(place)
+    return chosen[:n]
+
+
+def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
     """Return numbers in [0, 1) for several candidates a centre and run: (max k - 1, R, trials).
 
     A smaller k has fewer candidates: its last is repeated.
     """
     trials = [2 + int(math.log(k)) for k in ks]
-    draws = np.zeros((ks[-1] - 1, sum(n_sets), trials[-1]))
-    for k, sets, t, rng in zip(ks, _slices(n_sets), trials, rngs, strict=True):
-        own = rng.random_sample((k - 1, sets.stop - sets.start, t))
-        draws[: k - 1, sets] = np.pad(own, [(0, 0), (0, 0), (0, trials[-1] - t)], "edge")
-    return draws
+    draws = np.zeros((ks[-1] - 1, len(ks), n_init, trials[-1]))
+    for i, (k, t, rng) in enumerate(zip(ks, trials, rngs, strict=True)):
+        own = rng.random_sample((k - 1, n_init, t))
+        draws[: k - 1, i] = np.pad(own, [(0, 0), (0, 0), (0, trials[-1] - t)], "edge")
+    return draws.reshape(ks[-1] - 1, len(ks) * n_init, trials[-1])
 
 
 def _draw(points: Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
@@ -92,43 +180,37 @@ def swaps(
 ) -> tuple[Any, np.ndarray]:
     """Put a row in the place of a centre, in several copies of each of P sets of centres.
 
-    Rows are drawn as in k-means++, each after a centre was removed, `n_init` in all or somewhat
-    more (see `n_trials`). Those pairs of a centre removed and a row are taken, half as many as
-    rows, that leave the least inertia before any iteration: of all pairs where the search is
-    greedy, else of a row and the centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising
-    and at least 2. Returns the copies, (R, k, d), and which set each is of, (R,).
+    Of each set, `n_init` rows are drawn as in k-means++, each after a centre was removed. Those
+    pairs of a centre removed and a row are taken, half as many as rows, that leave the least
+    inertia before any iteration: of all pairs where the search is greedy, else of a row and the
+    centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising and at least 2. Returns the
+    copies, (R, k, d), and which set each is of, (R,).
     """
     bk, xp = points.bk, points.bk.xp
     removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
     without = bk.nearest_without(points.columns, points.sq_norms, centers, sizes, removed)  # (C, m)
-    n_rows = [n_trials(n_init, k) for k in sizes.tolist()]
-    draws = [rng.random_sample((n, 1)) for n, rng in zip(n_rows, rngs, strict=True)]
+    draws = np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs])
     # Of each k, the centres removed are a slice of the C, the rows drawn one of the N.
-    centre_slices, row_slices = _slices([len(slots) for slots in removed]), _slices(n_rows)
-    after = [
-        c.start + np.arange(n) % len(slots)
-        for c, n, slots in zip(centre_slices, n_rows, removed, strict=True)
-    ]
-    rows = bk.draw_rows(
-        without[bk.asarray(np.concatenate(after))], bk.asarray(np.concatenate(draws))
-    )[:, 0]
+    slices = _slices([len(slots) for slots in removed])
+    after = np.concatenate([c.start + np.arange(n_init) % (c.stop - c.start) for c in slices])
+    rows = bk.draw_rows(without[bk.asarray(after)], bk.asarray(draws))[:, 0]
     to_row = _sq_distances(points, rows)  # (N, m)
-    inertia = xp.empty((without.shape[0], max(n_rows)))
-    for own, drawn in zip(centre_slices, row_slices, strict=True):
+    inertia = xp.empty((without.shape[0], n_init))
+    for p, own in enumerate(slices):
+        drawn = to_row[p * n_init : (p + 1) * n_init]
         for c in range(own.start, own.stop):
-            leaves = xp.minimum(without[c], to_row[drawn]).sum(axis=1)
-            inertia[c, : leaves.size] = leaves
+            inertia[c] = xp.minimum(without[c], drawn).sum(axis=1)
     inertia = bk.to_numpy(inertia)  # a sync
     run, slot, row = [], [], []
-    for p, n in enumerate(n_rows):
-        own = inertia[centre_slices[p], :n]
+    for p, slots in enumerate(removed):
+        own = inertia[slices[p]].ravel()
         pairs = np.arange(own.size)
         if not greedy[p]:  # each row in the place of the centre that was removed for it
-            pairs = np.arange(n) % len(own) * n + np.arange(n)
-        order = pairs[np.argsort(own.ravel()[pairs], kind="stable")][: -(-n // 2)]
+            pairs = np.arange(n_init) % len(slots) * n_init + np.arange(n_init)
+        order = pairs[np.argsort(own[pairs], kind="stable")][: -(-n_init // 2)]
         run.append(np.full(order.size, p))
-        slot.append(removed[p][order // n])
-        row.append(row_slices[p].start + order % n)
+        slot.append(slots[order // n_init])
+        row.append(p * n_init + order % n_init)
     run, slot, row = (np.concatenate(some) for some in (run, slot, row))
     swapped = centers[bk.asarray(run)]
     swapped[xp.arange(run.size), bk.asarray(slot)] = points.X[rows[bk.asarray(row)]]

@@ -162,6 +162,8 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
         np.testing.assert_array_equal(bk.to_numpy(found.centers), bk.to_numpy(alone.centers))
         assert found.inertia == pytest.approx(alone.inertia, rel=1e-12)
         assert found.inertias == pytest.approx(alone.inertias, rel=1e-12)
+        rng = np.random.RandomState(10 * k)
+        (alone,) = kmeans_batch(X, [k], seeds=[rng], sample_seed=rng, n_init=n_init)
         public = kmeans(X, k, random_state=10 * k, n_init=n_init)
         assert public.inertias == alone.inertias
 
@@ -171,7 +173,7 @@ def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
     monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 50 * 7)
     together = kmeans_batch(NOISE, ks, seeds=seeds)
     for k, seed, found in zip(ks, seeds, together, strict=True):
-        alone = kmeans(NOISE, k, random_state=seed)
+        (alone,) = kmeans_batch(NOISE, [k], seeds=[seed])
         assert found.inertias == pytest.approx(alone.inertias, rel=1e-12)
 
 
@@ -218,10 +220,10 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
 
     def spy(points, *rest):
         searched.append(points.X.shape[0])
-        return plus_plus(points, *rest)
+        return starting_centers(points, *rest)
 
-    plus_plus = module.plus_plus
-    monkeypatch.setattr(module, "plus_plus", spy)
+    starting_centers = module.starting_centers
+    monkeypatch.setattr(module, "starting_centers", spy)
     monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
     for rows, k, more in [(201, 6, {}), (200, 6, {}), (201, 6, {"n_init": 1}), (201, 7, {})]:
         run(bk, separated(2000)[0][-rows:], k, random_state=0, **more)
