@@ -34,7 +34,7 @@ def main() -> None:
     parser.add_argument("--folder", help="folder with MNIST's idx files; a mixture without")
     parser.add_argument("--backend", default="numpy", choices=("numpy", "cuda"))
     parser.add_argument("--largest", type=int, default=60_000, help="rows at most")
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=15, help="warm calls at most (15)")
     parser.add_argument("--time-limit", type=float, default=3600.0, help="of each contender")
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
