@@ -197,10 +197,10 @@ the commands named here wrote. To measure your own machine, run
 
 Each contender runs in a fresh process and gets the data in memory, on a GPU in the device's. The
 first call is the first in that process, its libraries imported; the warm time is the median of
-up to three more, of whole fits fifteen. No call is repeated once the calls have taken ten seconds. Answers are checked
-before they get a time: a wrong one has none. Memory is the peak during the first call above what
-was held before it: resident size on the CPU, all that the device has in use on a GPU. *Times ours*
-is a contender's time, warm where there is one, divided by ours: below 1 it is faster than we are.
+up to three more, of whole fits fifteen. No call is repeated once the calls have taken ten seconds.
+Answers are checked before they get a time: a wrong one has none. Memory is the peak during the
+first call above what was held before it: resident size on the CPU, all that the device has in use
+on a GPU. *Times ours* is a contender's time, warm where there is one, divided by ours: below 1 it is faster than we are.
 
 ## Stages
 

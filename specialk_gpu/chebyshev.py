@@ -442,8 +442,7 @@ def find_missed(
     for _ in range(max(2, min(8, 3 * max_degree // degree))):
         block -= V @ (V.T @ block)
         _filter(bk, single, block, None, np.zeros(width), degree, interval)
-        gram = _orthonormalise(bk, block, V, rng)
-    _finish(bk, block, gram)
+    _finish(bk, block, _orthonormalise(bk, block, V, rng))
     image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
     largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
     if largest > cut + 10 * tol * scale:

@@ -346,7 +346,7 @@ def _lloyd(
         now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
-            changed = xp.abs(now.labels - before).max(axis=1)
+            changed = (now.labels != before).any(axis=1)
         state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1)]
         state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
         changed, inertia = state[0] > 0, state[1]
@@ -414,7 +414,7 @@ def _settle(points: Points, best: list[KMeans], given: list[KMeans], max_iter: i
     keep = xp.asarray([[not one.converged] for one in found]) | (counts == 0)
     centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
-    state = [sq.sum(axis=1), xp.abs(labels - before).max(axis=1).astype(np.float64)]
+    state = [sq.sum(axis=1), (labels != before).any(axis=1).astype(np.float64)]
     inertias, changed = bk.to_numpy(xp.stack(state))  # a sync
     for r, (p, one) in enumerate(zip(new, found, strict=True)):
         if one.converged and changed[r] and one.n_iter < max_iter:

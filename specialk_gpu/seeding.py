@@ -16,7 +16,7 @@ FEW = 6  # clusters: fewer take starts from groups of rows too
 GROUPS = 64
 GROUPING = 5  # iterations that form them
 GROUP_TRIALS, GROUP_STARTS = 10, 2  # for each restart
-GROUP_ITERATIONS = 30
+GROUP_ITERATIONS = 12
 COPY = 1e-10  # of the mean squared distance, up to which two rows are copies, but for rounding
 ALIKE = 1e-4  # relative difference of inertias up to which two clusterings are one
 
