@@ -200,7 +200,8 @@ first call is the first in that process, its libraries imported; the warm time i
 up to three more, of whole fits fifteen. No call is repeated once the calls have taken ten seconds.
 Answers are checked before they get a time: a wrong one has none. Memory is the peak during the
 first call above what was held before it: resident size on the CPU, all that the device has in use
-on a GPU. *Times ours* is a contender's time, warm where there is one, divided by ours: below 1 it is faster than we are.
+on a GPU. *Times ours* is a contender's time, warm where there is one, divided by ours: below 1 it
+is faster than we are.
 
 ## Stages
 

@@ -6,8 +6,9 @@ import os
 
 import numpy as np
 import pytest
+from sklearn.metrics import normalized_mutual_info_score
 
-from benchmarks.paper import draw, real, sensitivity, shapes
+from benchmarks.paper import data, draw, real, sensitivity, shapes
 from benchmarks.paper.__main__ import main
 from benchmarks.paper.data import TABLES, Table, missing, read_table
 from benchmarks.paper.published import CHOSEN
@@ -120,6 +121,16 @@ def test_digits_are_a_table():
     assert [row["k"] for row in found["path"]] == list(range(2, 12))
     best = max(row["nmi"] for row in found["path"])
     assert best > 0.7  # ten digits, far from chance
+
+
+def test_spectacl_is_what_the_estimator_finds_for_a_given_k():
+    (task,) = [task for task in real.table_tasks(quick=True) if task["method"] == "SpectACl"]
+    found = {row["k"]: row for row in real.table(task)["path"]}
+    X, y = data.load("digits")
+    model = SpecialK(n_clusters=5, n_components=50, random_state=0).fit(X)
+    expected = normalized_mutual_info_score(y, model.labels_)
+    assert found[5]["nmi"] == pytest.approx(expected, rel=1e-9)
+    assert found[5]["inertia"] == pytest.approx(model.path_[-1].inertia, rel=1e-9)
 
 
 # -- data -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from benchmarks.markdown import machine, table
 from benchmarks.paper import sensitivity
 from benchmarks.paper.data import TABLES as FILES
 from benchmarks.paper.published import CHOSEN, TABLES
-from benchmarks.paper.real import MAX_K
+from benchmarks.paper.real import MAX_K, N_SPECTACL
 from benchmarks.paper.runner import read, stamps
 from benchmarks.paper.shapes import FIGURE3_N, SHAPES, TRUE_K
 from benchmarks.stamp import RESULTS
@@ -125,7 +125,7 @@ def _about(name: str, own: dict[str, dict[str, Any]]) -> str:
     for method, result in own.items():
         if method == "STSC":
             chosen.append(f"{result['k']} by STSC")
-        else:
+        elif "k" in result:
             graph = f"${method[0]}_{method[2]}$, n = {result['n']}"
             chosen.append(f"{result['k']} with {graph} (watershed {result['watershed']})")
     text += "; ".join(chosen) + "."
@@ -170,6 +170,9 @@ def _columns(name: str, own: dict[str, dict[str, Any]]) -> str:
                     for x in given
                 ]
             )
+    if "SpectACl" in own:
+        head.append("SpectACl NMI")
+        columns.append([f"{row['nmi']:.3f}" for row in own["SpectACl"]["path"]])
     return table(head, [list(line) for line in zip(*columns, strict=True)])
 
 
@@ -186,7 +189,8 @@ Every experiment of the paper [[HD19]](references.md#hd19), on this library, bes
 says. This page is written by `python -m benchmarks.tables`, and its figures are drawn by
 `python -m benchmarks.paper.draw`, from the files in `benchmarks/results` that the commands named
 here wrote. A command that is stopped goes on where it was when it is run again; `--quick` takes a
-few small tasks. `pip install 'specialk-gpu[bench]'` brings what they need.
+few small tasks. `pip install 'specialk-gpu[bench]'` brings what they need; of that, ClustPy asks
+for PyTorch, which nothing here uses, so that `pip install --no-deps clustpy` will do.
 
 ## Figure 1: the data
 
@@ -237,7 +241,9 @@ Their checksums are kept with the results, for comparison. The paper does not sa
 columns; Pulsar's and Sloan's are standardised here. Where NMI differs, the k-means optima do: ours
 are the lowest that many restarts find, the paper's are not known. STSC's qualities are of another
 implementation, and of another minimum of its cost. In the paper's Table 1 the choice for HMNIST
-with $W_R$, 4, does not follow from its Table 5, where the bound at k = 3 is 0.262.
+with $W_R$, 4, does not follow from its Table 5, where the bound at k = 3 is 0.262. SpectACl
+[[HDHM19]](references.md#hdhm19) is not among the paper's rivals, for it must be told k: it is
+`SpecialK(n_clusters=k, n_components={N_SPECTACL})`, the same D of fewer eigenvectors.
 
 {data_tables()}
 
