@@ -17,7 +17,7 @@ from specialk_gpu.seeding import Points, distinct, points_of, starting_centers, 
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-HOPE = 4.0  # last gains; a run further behind the best is given up
+HOPE = 3.0  # last gains; a run further behind the best is given up
 LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 2  # rounds of swaps without gain
@@ -90,9 +90,9 @@ def kmeans(
     Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
     the host; a cluster that empties takes the row farthest from its centre. Equal distances
     go to the smaller label. Iterates until no label changes; a restart is given up once it is
-    further behind the best than four times what its last iteration gained.
+    further behind the best than three times what its last iteration gained.
 
-    Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 2 ways
+    Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 3 ways
     that promise most, and iterations from these run as one batch, until two rounds have failed to
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
     Sohler, A better k-means++ algorithm via local search, 2019).

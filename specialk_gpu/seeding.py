@@ -181,7 +181,7 @@ def swaps(
     """Put a row in the place of a centre, in several copies of each of P sets of centres.
 
     Of each set, `n_init` rows are drawn as in k-means++, each after a centre was removed. Those
-    pairs of a centre removed and a row are taken, half as many as rows, that leave the least
+    pairs of a centre removed and a row are taken, a third as many as rows, that leave the least
     inertia before any iteration: of all pairs where the search is greedy, else of a row and the
     centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising and at least 2. Returns the
     copies, (R, k, d), and which set each is of, (R,).
@@ -207,7 +207,7 @@ def swaps(
         pairs = np.arange(own.size)
         if not greedy[p]:  # each row in the place of the centre that was removed for it
             pairs = np.arange(n_init) % len(slots) * n_init + np.arange(n_init)
-        order = pairs[np.argsort(own[pairs], kind="stable")][: -(-n_init // 2)]
+        order = pairs[np.argsort(own[pairs], kind="stable")][: -(-n_init // 3)]
         run.append(np.full(order.size, p))
         slot.append(slots[order // n_init])
         row.append(p * n_init + order % n_init)
