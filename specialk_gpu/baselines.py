@@ -34,7 +34,8 @@ class Alignment(NamedTuple):
     quality : float
         1 - (J/m - 1)/k with the alignment cost J, m <= J <= k m: 1 where every row lies on an axis.
     labels : int32 array of shape (m,)
-        The axis nearest to each row: in 0, ..., k - 1, by falling size of the cluster.
+        The axis nearest to each row: in 0, ..., k - 1, by falling size of the cluster. The last
+        are without rows where an axis is nearest to none.
     """
 
     k: int
@@ -48,7 +49,8 @@ class SelfTuning(NamedTuple):
     Attributes
     ----------
     n_clusters : int
-        At least 2: the method does not know k = 1.
+        How many clusters `labels` has: the k that was chosen, less axes that are nearest to no row.
+        The method knows no k = 1.
     labels : int32 array of shape (m,)
     path : list of Alignment
         For k = 2, 3, ...
@@ -72,7 +74,7 @@ def local_scaling_graph(X: Any, n_neighbors: int = 15, *, scale_neighbor: int = 
     X : array-like of shape (m, d)
         In NumPy or CuPy, real and finite.
     n_neighbors : int
-        [HD19] takes 15.
+        [HD19] takes 15 for STSC, whose original has an affinity between all rows.
     scale_neighbor : int
         The original takes 7.
 
@@ -135,11 +137,16 @@ def stsc(
         If the eigenpairs could not be verified.
     """
     W = local_scaling_graph(X, n_neighbors)
-    n = min(W.shape[0], max_clusters + 2)  # some of the largest magnitude may be negative
-    pairs = eigenpairs(W, n, random_state=random_state)
+    m = W.shape[0]
+    if not 2 <= max_clusters < m:
+        msg = f"max_clusters must lie between 2 and the number of rows less 1 ({m - 1}), "
+        msg += f"got {max_clusters}."
+        raise ValueError(msg)
+    shifted = W + backend_of(W.data).sparse.identity(m, format="csr")  # the largest come first
+    pairs = eigenpairs(shifted, max_clusters, random_state=random_state)
     if not pairs.converged:
         raise ConvergenceError(pairs.message)
-    return self_tuning(pairs.values, pairs.vectors, max_clusters)
+    return self_tuning(pairs.values - 1, pairs.vectors, max_clusters)
 
 
 @on_its_device
@@ -197,7 +204,7 @@ def self_tuning(
         path.append(Alignment(k, quality, by_size(bk.xp, labels, k)))
     best = max(one.quality for one in path)
     chosen = [one for one in path if one.quality >= best - tolerance][-1]
-    return SelfTuning(chosen.k, chosen.labels, path)
+    return SelfTuning(int(chosen.labels.max()) + 1, chosen.labels, path)
 
 
 def _aligned(bk: ModuleType, X: Any) -> tuple[Any, float]:

@@ -350,10 +350,11 @@ def _tries(
 
 
 def by_size(xp: Any, labels: Any, k: int) -> Any:
-    """Renumber the clusters by falling size, of equal sizes the one met first."""
+    """Renumber the clusters by falling size, of equal sizes the one met first, the empty last."""
     order = xp.argsort(labels, kind="stable")
     start = xp.searchsorted(labels[order], xp.arange(k + 1, dtype=labels.dtype))
-    by_size = xp.lexsort(xp.stack([order[start[:-1]], start[:-1] - start[1:]]))
+    first = order[xp.minimum(start[:-1], order.size - 1)]
+    by_size = xp.lexsort(xp.stack([first, start[:-1] - start[1:]]))
     rank = xp.empty(k, dtype=np.int32)
     rank[by_size] = xp.arange(k, dtype=np.int32)
     return rank[labels]

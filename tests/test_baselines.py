@@ -185,3 +185,41 @@ def test_components_are_counted(bk):
 def test_what_has_no_gap(bk, values, limit, words):
     with pytest.raises(ValueError, match=words):
         eigengap(bk.asarray(np.array(values)), limit)
+
+
+# -- axes without rows, and eigenvalues below zero ------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_axis_without_rows_has_no_label(bk, seed):
+    h = 0.5**0.5
+    V = np.array([[1.0, 0, h], [1, 0, -h], [0, 1, h], [0, 1, -h]]) * h
+    found = self_tuning(bk.asarray(np.array([1.0, 0.9, 0.8])), bk.asarray(V), 3)
+    labels = bk.to_numpy(found.labels)
+    assert found.n_clusters == np.unique(labels).size == labels.max() + 1
+    X = make_shape("moons", n_samples=200, random_state=seed)[0]
+    for one in stsc(bk.asarray(X), random_state=0).path:
+        labels = bk.to_numpy(one.labels)
+        sizes = np.bincount(labels, minlength=one.k)
+        assert sizes.size == one.k
+        assert sizes.tolist() == sorted(sizes, reverse=True)
+
+
+def test_pairs_of_outliers_do_not_put_negative_eigenvalues_first(bk):
+    angle = 1.2 * np.arange(5)
+    pairs = 100 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    X = np.concatenate([np.random.default_rng(0).normal(size=(300, 2)), pairs, pairs + [0.1, 0]])
+    W = local_scaling_graph(X)
+    values, vectors = np.linalg.eigh(W.toarray())
+    assert np.sort(np.abs(values))[-10:].min() > 0.99  # five are -1
+    expected = self_tuning(values[::-1][:10].copy(), vectors[:, ::-1][:, :10].copy(), 10)
+    found = stsc(bk.asarray(X), 10, random_state=0)
+    assert found.path[-1].quality == pytest.approx(expected.path[-1].quality, abs=0.02)
+    assert found.n_clusters >= 5
+
+
+@pytest.mark.parametrize("max_clusters", [1, 20])
+def test_stsc_says_how_many_clusters_it_may_try(max_clusters):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(ValueError, match=rf"rows less 1 \(19\), got {max_clusters}"):
+        stsc(X, max_clusters)

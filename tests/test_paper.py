@@ -3,6 +3,11 @@ library that is measured."""
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -68,6 +73,66 @@ def test_what_failed_is_told_and_tried_again(tmp_path):
     assert bad["error"] == "ValueError: x is negative"
     run(lambda _task: {"square": 1}, [{"x": 1}, {"x": -1}], path, jobs=1)
     assert [row["result"]["square"] for row in read(path)] == [1, 1]
+
+
+def useless(task):
+    if task["x"] == 3:
+        sys.exit(1)
+    return {"value": float("nan") if task["x"] == 1 else np.int64(2) if task["x"] == 2 else 0}
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_result_that_is_no_json_is_an_error_and_stops_nothing(tmp_path, jobs):
+    rows = run(useless, [{"x": x} for x in range(5)], tmp_path / "results.jsonl", jobs=jobs)
+    assert ["result" in row for row in rows] == [True, False, False, False, True]
+
+
+def killed(task):
+    if task["x"] == 1:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return {"value": 0}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signal")
+def test_a_process_that_is_killed_leaves_errors(tmp_path):
+    path = tmp_path / "results.jsonl"
+    rows = run(killed, [{"x": x} for x in range(3)], path, jobs=1 + 1)
+    assert "BrokenProcessPool" in rows[1]["error"]
+    assert all("result" in row for row in run(square, [{"x": x} for x in range(3)], path, jobs=1))
+
+
+SLOW = """
+import sys, time
+from pathlib import Path
+from benchmarks.paper.runner import run
+import test_paper
+run(test_paper.sleep, [{"x": x} for x in range(40)], Path(sys.argv[1]), jobs=2)
+"""
+
+
+def sleep(task):
+    time.sleep(0.5)
+    return {"pid": os.getpid(), "x": task["x"]}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no such signals")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_run_that_is_ended_ends_its_processes(tmp_path, number):
+    path = tmp_path / "results.jsonl"
+    folders = os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    command = [sys.executable, "-c", SLOW, str(path)]
+    process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": folders})
+    while not read(path):
+        time.sleep(0.1)
+        assert process.poll() is None
+    process.send_signal(number)
+    process.wait(timeout=30)
+    time.sleep(2)
+    rows = read(path)
+    assert len(rows) < 40
+    for row in rows:
+        with pytest.raises(ProcessLookupError):
+            os.kill(row["result"]["pid"], 0)
 
 
 # -- experiments ----------------------------------------------------------------------------------

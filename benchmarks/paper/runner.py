@@ -11,8 +11,10 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from specialk_gpu.stamp import stamp
@@ -80,7 +82,7 @@ def _key(task: Task) -> str:
 
 def _whole(path: Path) -> str:
     """Return the text up to the last line that was written to its end."""
-    text = path.read_text(encoding="utf-8")
+    text = path.read_bytes().decode()
     return text[: text.rfind("\n") + 1]
 
 
@@ -90,7 +92,7 @@ def _opened(path: Path, more: bool) -> Any:  # noqa: FBT001 - a private function
     if path.exists():
         with path.open("rb+") as file:
             file.truncate(len(_whole(path).encode()))
-    lines = path.open("a", encoding="utf-8")
+    lines = path.open("a", encoding="utf-8", newline="\n")
     if more:
         lines.write(json.dumps({"stamp": stamp()}) + "\n")
         lines.flush()
@@ -105,19 +107,35 @@ def _results(function: Callable[[Task], Row], tasks: list[Task], jobs: int) -> I
     share = str(max(1, (os.cpu_count() or 1) // jobs))
     before = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
     os.environ.update(dict.fromkeys(before, share))  # read by the processes as they start
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_end_with_parent)
     try:
-        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-            futures = [pool.submit(_attempt, function, task) for task in tasks]
-            yield from (future.result() for future in as_completed(futures))
+        futures = {pool.submit(_attempt, function, task): task for task in tasks}
+        for future in as_completed(futures):
+            try:
+                yield future.result()
+            except BrokenProcessPool as error:  # a process was killed: perhaps for its memory
+                yield {"task": futures[future], "error": f"BrokenProcessPool: {error}"}
     finally:
+        pool.shutdown(cancel_futures=True)
         for name, value in before.items():
             os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def _end_with_parent() -> None:
+    """End this process when the one that started it does, even if that was killed."""
+
+    def watch() -> None:
+        parent_process().join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()
 
 
 def _attempt(function: Callable[[Task], Row], task: Task) -> Row:
     began = time.perf_counter()
     try:
         row = {"task": task, "result": function(task)}
-    except Exception as error:  # noqa: BLE001 - one task's failure is a result
+        json.dumps(row, allow_nan=False)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - one task's failure is a result
         row = {"task": task, "error": f"{type(error).__name__}: {error}"}
     return row | {"seconds": time.perf_counter() - began}
