@@ -21,11 +21,18 @@ from specialk_gpu.stamp import COMMIT
 
 
 def done(path: Path) -> list[dict[str, Any]]:
-    """Return the rows that the file has from this commit."""
+    """Return the rows with a time that the file has from this commit."""
     if not path.exists():
         return []
     content = json.loads(path.read_text())
-    return content["rows"] if COMMIT and content["stamp"]["commit"] == COMMIT else []
+    same = COMMIT and content["stamp"]["commit"] == COMMIT
+    return [row for row in content["rows"] if row["status"] == "ok"] if same else []
+
+
+def joined(rows: list[dict[str, Any]], kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows, and those kept of other fits."""
+    have = [(row["case"], row["contender"]) for row in rows]
+    return rows + [row for row in kept if (row["case"], row["contender"]) not in have]
 
 
 def main() -> None:
@@ -45,14 +52,15 @@ def main() -> None:
         for case in cases(size, mnist=bool(arguments.folder))
         if case.stage == "fit" and case.m <= arguments.largest
     ]
+    kept = done(arguments.results / f"{name}.json")
     rows = run_cases(
         chosen,
         backend=arguments.backend,
         mnist=arguments.folder,
         repeats=arguments.repeats,
         time_limit=arguments.time_limit,
-        kept=done(arguments.results / f"{name}.json"),
-        keep=lambda rows: write(name, {"rows": rows}, arguments.results),
+        kept=kept,
+        keep=lambda rows: write(name, {"rows": joined(rows, kept)}, arguments.results),
         tell=lambda line: print(line, flush=True),
     )
     print(table(rows))

@@ -13,7 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.seeding import Points, distinct, points_of, starting_centers, swaps
+from specialk_gpu.seeding import (
+    Points,
+    distinct,
+    plus_plus,
+    points_of,
+    starting_centers,
+    swaps,
+)
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
@@ -23,6 +30,7 @@ GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 2  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
 SAMPLE_PATIENCE = 7
+FAR = 3  # times fewer starts from all rows, beside those from a sample
 CANDIDATES = 12  # of a sample, to go on from with all rows
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 TINY = 1e-100  # squares of smaller differences lose digits, or vanish
@@ -41,7 +49,7 @@ class KMeans(NamedTuple):
     n_iter : int
         Iterations of the best restart.
     converged : bool
-        Whether the best restart ended with labels that no iteration changes.
+        Whether the best restart ended with labels that no iteration changes, but for rounding.
     inertias : list of float
         Of all restarts, and of the swaps after them, as far as each was followed.
     """
@@ -102,9 +110,9 @@ def kmeans(
     best 2 `n_init` of these clusterings join the restarts.
 
     Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
-    seven rounds have failed; the best twelve clusterings that it leaves are where iterations with
-    all rows start, and then swaps, until a round has failed. n_init=1 does without groups, swaps
-    and sample.
+    seven rounds have failed; the best twelve clusterings that it leaves, and `n_init` / 3 starts
+    from all rows, are where iterations with all rows begin, and then swaps, until a round has
+    failed. n_init=1 does without groups, swaps and sample.
 
     Parameters
     ----------
@@ -180,10 +188,15 @@ def kmeans_batch(
     X = bk.asarray(X)
     xp = bk.xp
     init = None if init is None else xp.asarray(init, dtype=np.float64)
-    if not ks or list(ks) != sorted(set(ks)):
+    ks = list(ks)
+    if not ks or ks != sorted(set(ks)):
         msg = f"ks must be rising numbers of clusters, got {ks}."
         raise ValueError(msg)
-    _check_arguments(X, ks[-1], n_init, init, max_iter)
+    if len(seeds) != len(ks):
+        msg = f"seeds must be one for each of {len(ks)} numbers of clusters, got {len(seeds)}."
+        raise ValueError(msg)
+    for k in {ks[0], ks[-1]}:
+        _check_arguments(X, k, n_init, init, max_iter)
     X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
     rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
@@ -192,7 +205,10 @@ def kmeans_batch(
     if many and init is None and n_init > 1:
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
         sample = points_of(bk, X[bk.asarray(np.sort(sample))])
-        starts, sizes = _candidates(sample, ks, n_init, rngs, shared_rng, max_iter)
+        starts = [
+            _candidates(sample, ks, n_init, rngs, shared_rng, max_iter),
+            plus_plus(points, ks, -(-n_init // FAR), rngs),  # a sample lacks what is rare and far
+        ]
         patience = 1
     else:
         starts = []
@@ -201,8 +217,10 @@ def kmeans_batch(
             starts.append((init, np.repeat(ks, len(init))))
         if n_init:
             starts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
-        starts, sizes = zip(*starts, strict=True)
-        starts, sizes = xp.concatenate(starts), np.concatenate(sizes)
+    starts, sizes = zip(*starts, strict=True)
+    starts, sizes = xp.concatenate(starts), np.concatenate(sizes)
+    order = np.argsort(sizes, kind="stable")
+    starts, sizes = starts[bk.asarray(order)], sizes[order]
     hope = HOPE if init is None else np.inf
     best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
     best = _improved(points, best, n_init, rngs, max_iter, patience)
@@ -330,13 +348,15 @@ def _lloyd(
     hope: float = HOPE,
     left: list[list[_Left]] | None = None,
     last: Any = None,
+    *,
+    again: bool = True,
 ) -> list[KMeans]:
     """Iterate all runs together; those that no longer change leave the batch.
 
     `centers` is (R, k, d), of which run r has sizes[r], rising; `given` has the best so far of each
     size. Returns the best of each size now. Runs without hope are given up (see HOPE). Of each
     size, `left` takes what all runs leave. `last` is what the backend remembers of where they
-    started.
+    started. See `_settle` for `again`.
     """
     bk, xp = points.bk, points.bk.xp
     group = np.unique(sizes, return_inverse=True)[1]  # (R,)
@@ -347,12 +367,14 @@ def _lloyd(
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
             changed = (now.labels != before).any(axis=1)
-        state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1)]
+        total = xp.broadcast_to(points.sq_norms.sum(), now.inertia.shape)
+        state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1), total]
         state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
         changed, inertia = state[0] > 0, state[1]
         n_empty = state[2] - (centers.shape[1] - sizes[active])
-        going = changed & (i < max_iter)
         gain, inertias[active] = inertias[active] - inertia, inertia
+        changed &= abs(gain) > np.finfo(np.float64).eps * state[3]  # else it was rounding
+        going = changed & (i < max_iter)
         hopeless = np.zeros_like(going)
         if i >= LEAST and hope < np.inf:
             behind = _behind(inertia, group[active], best)
@@ -383,7 +405,7 @@ def _lloyd(
             last = None if last is None else last.of(stay)
             stay = bk.asarray(stay)
             centers, before = centers[stay][:, : sizes[active].max()], before[stay]
-    best = _settle(points, best, given, max_iter)
+    best = _settle(points, best, given, max_iter, again)
     for p, found in enumerate(best):
         own = np.maximum(inertias[group == p], found.inertia)  # those given up have rough ones
         if found is not given[p]:
@@ -399,10 +421,17 @@ def _behind(inertia: np.ndarray, group: np.ndarray, best: list[KMeans]) -> np.nd
     return inertia - goals[group]
 
 
-def _settle(points: Points, best: list[KMeans], given: list[KMeans], max_iter: int) -> list[KMeans]:
+def _settle(
+    points: Points,
+    best: list[KMeans],
+    given: list[KMeans],
+    max_iter: int,
+    again: bool,  # noqa: FBT001 - a private function
+) -> list[KMeans]:
     """Compute centres, labels and inertias from their definitions, of what is new among the best.
 
-    Those that prove no better than what was given make way for it.
+    Those that prove no better than what was given make way for it. Where this changes labels, they
+    are iterated `again`, but once: what changes then, changes by rounding for ever.
     """
     bk, xp = points.bk, points.bk.xp
     new = [p for p in range(len(best)) if best[p] is not given[p]]
@@ -417,13 +446,13 @@ def _settle(points: Points, best: list[KMeans], given: list[KMeans], max_iter: i
     state = [sq.sum(axis=1), (labels != before).any(axis=1).astype(np.float64)]
     inertias, changed = bk.to_numpy(xp.stack(state))  # a sync
     for r, (p, one) in enumerate(zip(new, found, strict=True)):
-        if one.converged and changed[r] and one.n_iter < max_iter:
+        if again and one.converged and changed[r] and one.n_iter < max_iter:
             start, rest = centers[r : r + 1, : sizes[r]], max_iter - one.n_iter
-            (again,) = _lloyd(points, start, sizes[r : r + 1], rest, [NONE])
-            one = again._replace(n_iter=one.n_iter + again.n_iter)
+            (more,) = _lloyd(points, start, sizes[r : r + 1], rest, [NONE], again=False)
+            one = more._replace(n_iter=one.n_iter + more.n_iter)
         else:
             own = labels[r], centers[r, : sizes[r]], float(inertias[r]), one.n_iter
-            one = KMeans(*own, one.converged and not changed[r], [])
+            one = KMeans(*own, one.converged and not (again and changed[r]), [])
         best[p] = one if one.inertia < given[p].inertia else given[p]
     return best
 

@@ -83,7 +83,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
     n_pairs : int, default=None
         Test only the pairs of highest cut; None for all.
     n_init : int, default=10
-        Restarts of k-means for each k, and swaps in each round after them; 1 goes without swaps.
+        Restarts of k-means for each k, and three times the swaps in each round after them; 1 goes
+        without swaps.
     eigen_solver : {"auto", "dense", "lanczos", "chebyshev"}, default="auto"
         See `specialk_gpu.eigenpairs`.
     tol : float, default=1e-8

@@ -202,7 +202,8 @@ def sweep(
     n_kmeans_components : int, optional
         Cluster on the columns of largest norm; None takes all. The bound takes all columns.
     n_init : int
-        Restarts of k-means for each k, and swaps in each round after them; 1 goes without swaps.
+        Restarts of k-means for each k, and three times the swaps in each round after them; 1 goes
+        without swaps.
     random_state : int, RandomState or None
 
     Returns

@@ -543,3 +543,36 @@ def test_what_is_not_real_or_too_far(bk):
 def test_numbers_of_clusters_must_rise(bk, ks):
     with pytest.raises(ValueError, match="ks must be rising numbers of clusters, got"):
         kmeans_batch(bk.asarray(NOISE), ks, seeds=ks)
+
+
+# -- rows that are the same up to rounding, and rows that are far and few --------------------------
+
+
+@pytest.mark.parametrize("noise", [1e-8, 1e-10, 1e-15])
+@pytest.mark.filterwarnings("ignore:k-means found:sklearn.exceptions.ConvergenceWarning")
+def test_near_copies_do_not_go_on_for_ever(bk, noise):
+    rng = np.random.default_rng(1)
+    X = np.repeat(rng.normal(size=(4, 3)), 30, axis=0)
+    X *= 1 + noise * rng.normal(size=X.shape)
+    for k, max_iter in ((5, 6000), (8, 300)):
+        found = run(bk, X, k, n_init=3, max_iter=max_iter, random_state=0)
+        assert found.converged
+        assert found.n_iter < 30
+        assert found.inertia <= 120 * (1e-7 + 3 * noise) ** 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_does_not_hide_what_is_rare_and_far(bk, monkeypatch, seed):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 500)
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(6000, 3))
+    X[rng.choice(6000, 30, replace=False)] += 200 * np.repeat(rng.normal(size=(10, 3)), 3, axis=0)
+    expected = KMeans(10, n_init=10, random_state=0).fit(X).inertia_
+    assert run(bk, X, 10, random_state=seed).inertia <= 1.06 * expected
+
+
+def test_every_number_of_clusters_has_a_seed():
+    with pytest.raises(ValueError, match="seeds must be one for each of 2 numbers .* got 3"):
+        kmeans_batch(NOISE, [2, 3], seeds=[0, 1, 2])
+    with pytest.raises(ValueError, match="n_clusters must lie between 1"):
+        kmeans_batch(NOISE, [0, 3], seeds=[0, 1])
