@@ -49,7 +49,7 @@ class SelfTuning(NamedTuple):
     Attributes
     ----------
     n_clusters : int
-        How many clusters `labels` has: the k that was chosen, less axes that are nearest to no row.
+        How many clusters there are: the k that was chosen, less axes that are nearest to no row.
         The method knows no k = 1.
     labels : int32 array of shape (m,)
     path : list of Alignment
