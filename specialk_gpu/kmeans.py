@@ -16,6 +16,7 @@ from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.seeding import (
     Points,
     distinct,
+    joined,
     plus_plus,
     points_of,
     starting_centers,
@@ -199,28 +200,22 @@ def kmeans_batch(
         _check_arguments(X, k, n_init, init, max_iter)
     X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
-    rngs, patience = [check_random_state(seed) for seed in seeds], PATIENCE
-    shared_rng = check_random_state(sample_seed)
+    rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
-    if many and init is None and n_init > 1:
+    many = many and init is None and n_init > 1
+    parts = []
+    if many:
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
         sample = points_of(bk, X[bk.asarray(np.sort(sample))])
-        starts = [
-            _candidates(sample, ks, n_init, rngs, shared_rng, max_iter),
-            plus_plus(points, ks, -(-n_init // FAR), rngs),  # a sample lacks what is rare and far
-        ]
-        patience = 1
-    else:
-        starts = []
-        if init is not None:
-            init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
-            starts.append((init, np.repeat(ks, len(init))))
-        if n_init:
-            starts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
-    starts, sizes = zip(*starts, strict=True)
-    starts, sizes = xp.concatenate(starts), np.concatenate(sizes)
-    order = np.argsort(sizes, kind="stable")
-    starts, sizes = starts[bk.asarray(order)], sizes[order]
+        parts.append(_candidates(sample, ks, n_init, rngs, shared_rng, max_iter))
+        parts.append(plus_plus(points, ks, -(-n_init // FAR), rngs))  # the rare are not in a sample
+    elif n_init:
+        parts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
+    if init is not None:
+        init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
+        parts.insert(0, (init, np.repeat(ks, len(init))))
+    starts, sizes = joined(xp, parts)
+    patience = 1 if many else PATIENCE
     hope = HOPE if init is None else np.inf
     best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
     best = _improved(points, best, n_init, rngs, max_iter, patience)
@@ -362,13 +357,14 @@ def _lloyd(
     group = np.unique(sizes, return_inverse=True)[1]  # (R,)
     inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
     best, active, before = list(given), np.arange(sizes.size), None
+    total = points.sq_norms.sum()  # bounds what rounding does to an inertia
     for i in range(1, max_iter + 1):
         now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
             changed = (now.labels != before).any(axis=1)
-        total = xp.broadcast_to(points.sq_norms.sum(), now.inertia.shape)
-        state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1), total]
+        state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1)]
+        state.append(xp.broadcast_to(total, now.inertia.shape))
         state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
         changed, inertia = state[0] > 0, state[1]
         n_empty = state[2] - (centers.shape[1] - sizes[active])

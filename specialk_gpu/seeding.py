@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
-__all__ = ["Points", "distinct", "plus_plus", "points_of", "starting_centers", "swaps"]
+__all__ = ["Points", "distinct", "joined", "plus_plus", "points_of", "starting_centers", "swaps"]
 
 FEW = 6  # clusters: fewer take starts from groups of rows too
 GROUPS = 64
@@ -52,11 +52,20 @@ def starting_centers(
     more = [from_groups(groups, weights, k, n_init, rng) for k, rng in few if k < len(groups)]
     if not more:
         return starts, sizes
-    padded = [np.pad(some, ((0, 0), (0, ks[-1] - some.shape[1]), (0, 0))) for some in more]
-    starts = xp.concatenate([starts, points.bk.asarray(np.concatenate(padded))])
-    sizes = np.concatenate([sizes, *([some.shape[1]] * len(some) for some in more)])
-    order = np.argsort(sizes, kind="stable")
-    return starts[points.bk.asarray(order)], sizes[order]
+    more = [(points.bk.asarray(some), np.full(len(some), some.shape[1])) for some in more]
+    return joined(xp, [(starts, sizes), *more])
+
+
+def joined(xp: ModuleType, parts: Sequence[tuple[Any, np.ndarray]]) -> tuple[Any, np.ndarray]:
+    """Join sets of centres, (R, k, d) with their sizes (R,), in the order of their sizes."""
+    sizes = np.concatenate([own for _, own in parts])
+    out, place = xp.zeros((sizes.size, sizes.max(), parts[0][0].shape[2])), 0
+    order = np.argsort(np.argsort(sizes, kind="stable"))
+    for centers, own in parts:
+        rows = xp.asarray(order[place : place + own.size])
+        out[rows, : centers.shape[1]] = centers
+        place += own.size
+    return out, np.sort(sizes)
 
 
 def plus_plus(
