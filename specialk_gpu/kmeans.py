@@ -31,7 +31,7 @@ GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 2  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
 SAMPLE_PATIENCE = 7
-FAR = 3  # times fewer starts from all rows, beside those from a sample
+FAR = 2  # times fewer starts from all rows, beside those from a sample
 CANDIDATES = 12  # of a sample, to go on from with all rows
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 TINY = 1e-100  # squares of smaller differences lose digits, or vanish
@@ -106,12 +106,13 @@ def kmeans(
     lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
     Sohler, A better k-means++ algorithm via local search, 2019).
 
-    The optimum for few clusters is easily missed, so k < 6 has starts from groups as well: the rows
-    are put into 64 groups, the groups clustered by their means and sizes 10 `n_init` times, and the
-    best 2 `n_init` of these clusterings join the restarts.
+    Few clusters start from groups as well: the rows are put into 48 groups, the groups clustered by
+    their means and sizes 6 `n_init` times, and the best `n_init` / 3 of these clusterings join
+    `n_init` / 3 restarts. This is done for k up to a quarter of the groups; others have `n_init`
+    restarts.
 
     Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
-    seven rounds have failed; the best twelve clusterings that it leaves, and `n_init` / 3 starts
+    seven rounds have failed; the best twelve clusterings that it leaves, and `n_init` / 2 starts
     from all rows, are where iterations with all rows begin, and then swaps, until a round has
     failed. n_init=1 does without groups, swaps and sample.
 
@@ -122,7 +123,7 @@ def kmeans(
     n_clusters : int
         1 <= k <= m.
     n_init : int
-        Restarts from k-means++, run as one batch, and rows drawn for a round of swaps.
+        Restarts, run as one batch, and rows drawn for a round of swaps.
     init : array of shape (r, k, d), optional
         Further starts, run in the same batch; with them, no restart is given up.
     max_iter : int
@@ -214,7 +215,7 @@ def kmeans_batch(
     if init is not None:
         init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
         parts.insert(0, (init, np.repeat(ks, len(init))))
-    starts, sizes = joined(xp, parts)
+    starts, sizes = joined(bk, parts)
     patience = 1 if many else PATIENCE
     hope = HOPE if init is None else np.inf
     best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
@@ -359,7 +360,7 @@ def _lloyd(
     best, active, before = list(given), np.arange(sizes.size), None
     total = points.sq_norms.sum()  # bounds what rounding does to an inertia
     for i in range(1, max_iter + 1):
-        now = _Assignment(*bk.assign(*points[1:], centers, sizes[active], last))
+        now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
         changed = xp.ones(active.size, dtype=bool)
         if before is not None:
             changed = (now.labels != before).any(axis=1)

@@ -10,13 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.distance import pdist, squareform
 
+from specialk_gpu.backend import cpu
+from specialk_gpu.backend.threads import one_blas_thread
+
 __all__ = ["Points", "distinct", "joined", "plus_plus", "points_of", "starting_centers", "swaps"]
 
-FEW = 6  # clusters: fewer take starts from groups of rows too
-GROUPS = 64
+GROUPS = 48
 GROUPING = 5  # iterations that form them
-GROUP_TRIALS, GROUP_STARTS = 10, 2  # for each restart
-GROUP_ITERATIONS = 12
+FEW = 4  # times fewer clusters than groups: starts come from groups too
+FEWER = 3  # times fewer starts, where some are from groups, and as many from these
+GROUP_TRIALS = 6  # for each restart
+GROUP_ITERATIONS = 5
 COPY = 1e-10  # of the mean squared distance, up to which two rows are copies, but for rounding
 ALIKE = 1e-4  # relative difference of inertias up to which two clusterings are one
 
@@ -28,11 +32,12 @@ class Points(NamedTuple):
     X: Any  # (m, d)
     columns: Any  # (m, d), in the order that `nearest_center` reads fastest
     sq_norms: Any  # (m,)
+    weights: Any = None  # (m,), or all alike
 
 
-def points_of(bk: ModuleType, X: Any) -> Points:
+def points_of(bk: ModuleType, X: Any, weights: Any = None) -> Points:
     """Take rows X (m, d), near the origin."""
-    return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1))
+    return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), weights)
 
 
 def starting_centers(
@@ -40,30 +45,34 @@ def starting_centers(
 ) -> tuple[Any, np.ndarray]:
     """Return sets of starting centres (R, max k, d), and their sizes (R,), rising.
 
-    Of each k, `n_init` come from `plus_plus`, and twice as many from `from_groups` where there are
-    few clusters and more than one restart.
+    Of each k, `n_init` come from `plus_plus`; or, where there are few clusters and more than one
+    restart, a third from there and up to a third from `from_groups`.
     """
-    xp = points.bk.xp
-    starts, sizes = plus_plus(points, ks, n_init, rngs)
-    few = [(k, rng) for k, rng in zip(ks, rngs, strict=True) if 1 < k < FEW]
-    if n_init < 2 or not few:
-        return starts, sizes
-    groups, weights = _groups(points, group_rng)
-    more = [from_groups(groups, weights, k, n_init, rng) for k, rng in few if k < len(groups)]
-    if not more:
-        return starts, sizes
-    more = [(points.bk.asarray(some), np.full(len(some), some.shape[1])) for some in more]
-    return joined(xp, [(starts, sizes), *more])
+    few: dict[int, Any] = {}
+    if n_init > 1 and ks[-1] > 1 and FEW * ks[0] <= GROUPS:
+        groups = _groups(points, group_rng)
+        few = {k: r for k, r in zip(ks, rngs, strict=True) if 1 < k <= len(groups.X) // FEW}
+    parts = []
+    if few:
+        few_ks, few_rngs, n_starts = list(few), list(few.values()), -(-n_init // FEWER)
+        parts.append(plus_plus(points, few_ks, n_starts, few_rngs))
+        with one_blas_thread:  # small products
+            parts += from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs)
+    rest = {k: r for k, r in zip(ks, rngs, strict=True) if k not in few}
+    if rest:
+        parts.append(plus_plus(points, list(rest), n_init, list(rest.values())))
+    return joined(points.bk, parts)
 
 
-def joined(xp: ModuleType, parts: Sequence[tuple[Any, np.ndarray]]) -> tuple[Any, np.ndarray]:
+def joined(bk: ModuleType, parts: Sequence[tuple[Any, np.ndarray]]) -> tuple[Any, np.ndarray]:
     """Join sets of centres, (R, k, d) with their sizes (R,), in the order of their sizes."""
+    xp = bk.xp
     sizes = np.concatenate([own for _, own in parts])
     out, place = xp.zeros((sizes.size, sizes.max(), parts[0][0].shape[2])), 0
     order = np.argsort(np.argsort(sizes, kind="stable"))
     for centers, own in parts:
-        rows = xp.asarray(order[place : place + own.size])
-        out[rows, : centers.shape[1]] = centers
+        rows = bk.asarray(order[place : place + own.size])
+        out[rows, : centers.shape[1]] = bk.asarray(centers)
         place += own.size
     return out, np.sort(sizes)
 
@@ -72,75 +81,74 @@ def plus_plus(
     points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]
 ) -> tuple[Any, np.ndarray]:
     """Draw `n_init` sets of k starting centres for each k: (R, max k, d), and their sizes (R,)."""
+    return points.X[_plus_plus(points, ks, n_init, rngs)], np.repeat(ks, n_init)
+
+
+def _plus_plus(points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]) -> Any:
+    """Draw the rows where `n_init` runs of each k start: (R, max k)."""
     bk, xp = points.bk, points.bk.xp
     sizes = np.repeat(ks, n_init)
     chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
-    first = np.concatenate([rng.randint(points.X.shape[0], size=n_init) for rng in rngs])
-    chosen[:, 0] = bk.asarray(first)
+    chosen[:, 0] = _first(points, n_init, rngs)
     draws = bk.asarray(_draws(ks, n_init, rngs))
     nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
         place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
         chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
-    return points.X[chosen], sizes
+    return chosen
 
 
-def _groups(points: Points, rng: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the means (at most 64, d) of small groups of rows, and how many rows each has."""
+def _first(points: Points, n_init: int, rngs: list[Any]) -> Any:
+    """Draw the first row of `n_init` runs for each of several generators: (R,)."""
+    bk, m = points.bk, points.X.shape[0]
+    if points.weights is None:
+        return bk.asarray(np.concatenate([rng.randint(m, size=n_init) for rng in rngs]))
+    draws = np.concatenate([rng.random_sample(n_init) for rng in rngs])
+    return bk.draw_rows(points.weights[None], bk.asarray(draws)[None])[0]
+
+
+def _groups(points: Points, rng: Any) -> Points:
+    """Return the means of at most 48 groups of rows, weighted by their sizes, on the host."""
     bk, xp = points.bk, points.bk.xp
     rows = bk.to_numpy(points.X[bk.asarray(rng.permutation(points.X.shape[0])[:GROUPS])])
-    sq = _sq_distances_among(rows)
+    sq = squareform(pdist(rows, "sqeuclidean"))
     copies = np.triu(sq <= COPY * sq.mean(), 1).any(axis=0)  # rounding would tell them apart
     centers, last = bk.asarray(rows[~copies])[None], None
     for _ in range(GROUPING):
-        assigned = bk.assign(*points[1:], centers, np.array([centers.shape[1]]), last)
-        _, _, counts, sums, last, _ = assigned
+        sizes = np.array([centers.shape[1]])
+        _, _, counts, sums, last, _ = bk.assign(*points[1:4], centers, sizes, last)
         means = sums / xp.maximum(counts, 1)[:, :, None]
         centers = xp.where(counts[:, :, None] > 0, means, centers)
     counts, centers = bk.to_numpy(counts[0]), bk.to_numpy(centers[0])
-    return centers[counts > 0], counts[counts > 0].astype(np.float64)
+    return points_of(cpu, centers[counts > 0], counts[counts > 0].astype(np.float64))
 
 
 def from_groups(
-    groups: np.ndarray, weights: np.ndarray, k: int, n_init: int, rng: Any
-) -> np.ndarray:
-    """Cluster groups of rows by their means, many times over; return centres of the best.
+    groups: Points, ks: Sequence[int], n_trials: int, n_starts: int, rngs: list[Any]
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Cluster groups of rows `n_trials` times into each k; return the centres of the best.
 
-    Ten runs from k-means++ for each restart cost less than the restart, so few that there are of
-    groups. `groups` is (g, d), `weights` (g,), on the host; returns at most 2 `n_init` sets, which
-    differ in inertia: (r, k, d).
+    `groups` are on the host. Returns of each k at most `n_starts` sets, which differ in inertia,
+    (r, k, d), and their sizes, (r,). There are so few groups that six trials cost less than one
+    restart.
     """
-    (g, d), n_runs = groups.shape, GROUP_TRIALS * n_init
-    sq = _sq_distances_among(groups)
-    chosen = np.empty((n_runs, k), dtype=np.int64)
-    chosen[:, 0] = np.searchsorted(weights.cumsum(), rng.random_sample(n_runs) * weights.sum())
-    nearest = sq[chosen[:, 0]]
-    for c in range(1, k):
-        total = (nearest * weights).cumsum(axis=1)
-        drawn = (total < rng.random_sample((n_runs, 1)) * total[:, -1:]).sum(axis=1)
-        chosen[:, c] = np.minimum(drawn, g - 1)
-        nearest = np.minimum(nearest, sq[chosen[:, c]])
-    centers, before, weighted = groups[chosen], None, groups * weights[:, None]
-    for _ in range(GROUP_ITERATIONS):
-        products = (centers.reshape(-1, d) @ groups.T).reshape(n_runs, k, g)
-        scores = (centers * centers).sum(axis=2)[:, :, None] - 2 * products
-        labels = scores.argmin(axis=1)
-        if before is not None and (labels == before).all():
-            break
-        before = labels
-        members = (labels[:, None] == np.arange(k)[:, None]).astype(np.float64)
-        counts = (members @ weights)[:, :, None]
-        means = (members.reshape(-1, g) @ weighted).reshape(centers.shape) / np.maximum(counts, 1)
-        centers = np.where(counts > 0, means, centers)
-    sq_norms = (groups * groups).sum(axis=1)
-    inertia = (weights * (sq_norms + scores.min(axis=1))).sum(axis=1)
-    return centers[distinct(inertia, GROUP_STARTS * n_init)]
-
-
-def _sq_distances_among(rows: np.ndarray) -> np.ndarray:
-    """Return the squared distances of all pairs, on the host."""
-    return squareform(pdist(rows, "sqeuclidean"))
+    chosen = _plus_plus(groups, ks, n_trials, rngs)
+    gram, slots = groups.X @ groups.X.T, np.arange(ks[-1])[:, None]
+    parts = []
+    for i, k in enumerate(ks):
+        # A centre is a mean of groups, of each its share: what it takes are products of groups.
+        share = np.eye(len(gram))[chosen[i * n_trials : (i + 1) * n_trials, :k]]  # (r, k, g)
+        for _ in range(GROUP_ITERATIONS):
+            products = (share.reshape(-1, len(gram)) @ gram).reshape(share.shape)
+            scores = np.einsum("rkg,rkg->rk", share, products)[:, :, None] - 2 * products
+            member = (scores.argmin(axis=1)[:, None] == slots[:k]) * groups.weights
+            sizes = member.sum(axis=2, keepdims=True)
+            share = np.where(sizes > 0, member / np.maximum(sizes, 1), share)
+        inertia = (groups.sq_norms + scores.min(axis=1)) @ groups.weights
+        centers = share[distinct(inertia, n_starts)] @ groups.X
+        parts.append((centers, np.full(len(centers), k)))
+    return parts
 
 
 def distinct(inertias: np.ndarray, n: int) -> list[int]:
@@ -171,11 +179,12 @@ def _draw(points: Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
     `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
     numbers in [0, 1). Returns the rows (R,) and the new distances.
     """
-    xp = points.bk.xp
-    trial = points.bk.draw_rows(nearest, draws)
+    xp, weights = points.bk.xp, points.weights
+    trial = points.bk.draw_rows(nearest if weights is None else nearest * weights, draws)
     candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
     xp.minimum(candidate, nearest[:, None, :], out=candidate)
-    run, best = xp.arange(trial.shape[0]), xp.argmin(candidate.sum(axis=2), axis=1)
+    inertia = candidate.sum(axis=2) if weights is None else candidate @ weights
+    run, best = xp.arange(trial.shape[0]), xp.argmin(inertia, axis=1)
     return trial[run, best], candidate[run, best]
 
 

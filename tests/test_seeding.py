@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from specialk_gpu import seeding
+from specialk_gpu.backend import cpu
 from specialk_gpu.seeding import distinct, from_groups, points_of, starting_centers
 
 NOISE = np.random.default_rng(1).normal(size=(300, 4))
@@ -33,10 +34,12 @@ def inertia_of(X, weights, centers):
 def test_the_first_start_from_groups_is_their_optimum(seed, k):
     rng = np.random.default_rng(seed)
     groups, weights = rng.normal(size=(9, 2)), rng.integers(1, 30, size=9).astype(float)
-    centers = from_groups(groups, weights, k, 10, np.random.RandomState(seed))
+    points, rng = points_of(cpu, groups, weights), np.random.RandomState(seed)
+    ((centers, sizes),) = from_groups(points, [k], 1000, 4, [rng])
     found = [inertia_of(groups, weights, own) for own in centers]
     assert found[0] == pytest.approx(optimum(groups, weights, k))
-    assert len(found) <= 20
+    assert len(found) <= 4
+    assert sizes.tolist() == [k] * len(found)
     assert found == sorted(found)
     assert len(set(np.round(found, 9))) == len(found)
 
@@ -44,8 +47,9 @@ def test_the_first_start_from_groups_is_their_optimum(seed, k):
 @pytest.mark.parametrize("n_rows", [20, 300])
 def test_groups_stand_for_all_rows(bk, n_rows):
     X = NOISE[:n_rows]
-    groups, weights = seeding._groups(points_of(bk, bk.asarray(X)), np.random.RandomState(0))
-    assert groups.shape == (min(n_rows, 64), 4)
+    found = seeding._groups(points_of(bk, bk.asarray(X)), np.random.RandomState(0))
+    groups, weights = found.X, found.weights
+    assert groups.shape == (min(n_rows, 48), 4)
     assert weights.sum() == n_rows
     np.testing.assert_allclose(weights @ groups / n_rows, X.mean(axis=0), atol=1e-14)
 
@@ -54,27 +58,27 @@ def test_groups_stand_for_all_rows(bk, n_rows):
 def test_copies_of_one_row_are_one_group(bk, rounding):
     X = np.repeat([[0.0, 1.0], [5.0, 5.0]], [90, 10], axis=0)
     X += rounding * np.random.default_rng(0).normal(size=X.shape)
-    groups, weights = seeding._groups(points_of(bk, bk.asarray(X)), np.random.RandomState(0))
+    found = seeding._groups(points_of(bk, bk.asarray(X)), np.random.RandomState(0))
+    groups, weights = found.X, found.weights
     order = groups[:, 0].argsort()
     np.testing.assert_allclose(groups[order], [[0, 1], [5, 5]], atol=1e-8)
     assert weights[order].tolist() == [90, 10]
 
 
-def test_few_clusters_have_starts_from_groups_too(bk):
-    ks = [1, 2, 5, 6, 8]
+def test_few_clusters_start_from_groups_too(bk):
+    ks = [1, 2, 5, 12, 13]
     rngs = [np.random.RandomState(k) for k in ks]
     points = points_of(bk, bk.asarray(NOISE))
-    starts, sizes = starting_centers(points, ks, 4, rngs, np.random.RandomState(0))
+    starts, sizes = starting_centers(points, ks, 6, rngs, np.random.RandomState(0))
     n_starts = dict(zip(*np.unique(sizes, return_counts=True), strict=True))
     assert sizes.tolist() == sorted(sizes)
-    assert starts.shape == (sizes.size, 8, 4)
-    assert {k: n_starts[k] for k in (1, 6, 8)} == {1: 4, 6: 4, 8: 4}
-    assert all(4 < n_starts[k] <= 12 for k in (2, 5))
+    assert starts.shape == (sizes.size, 13, 4)
+    assert n_starts == {1: 6, 2: 4, 5: 4, 12: 4, 13: 6}
     starts = bk.to_numpy(starts)
     rows = set(map(tuple, NOISE))
     means = [own[:k] for own, k in zip(starts, sizes, strict=True) if tuple(own[0]) not in rows]
-    assert len(means) == n_starts[2] + n_starts[5] - 8
-    assert all(np.unique(own, axis=0).shape[0] in (2, 5) for own in means)
+    assert [len(own) for own in means] == [2, 2, 5, 5, 12, 12]
+    assert all(np.unique(own, axis=0).shape == own.shape for own in means)
 
 
 def test_one_start_alone_is_from_rows(bk):

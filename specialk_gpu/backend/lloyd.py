@@ -25,6 +25,7 @@ CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
 THREAD_BYTES = 2**23  # scores that are worth threads
 THREAD_ROWS = 2**18  # rows, over all runs, that are worth a thread
 MARGIN_ROWS = 2**13  # from which margins pay
+FEW_ROWS = 2**8  # a search in each run takes longer than a pass over all
 PARTS = 64  # of the rows at most, with sums of their own
 
 
@@ -433,5 +434,9 @@ def draw_rows(weights: np.ndarray, draws: np.ndarray) -> np.ndarray:
         The first row at which the running sum of weights[r] reaches draws[r, t] times the total.
     """
     running = np.cumsum(weights, axis=1)
-    rows = [np.searchsorted(*pair) for pair in zip(running, draws * running[:, -1:], strict=True)]
-    return np.minimum(np.stack(rows), weights.shape[1] - 1)
+    draws = draws * running[:, -1:]
+    if weights.shape[1] < FEW_ROWS:
+        rows = (running[:, None] < draws[:, :, None]).sum(axis=2)
+    else:
+        rows = np.stack([np.searchsorted(*pair) for pair in zip(running, draws, strict=True)])
+    return np.minimum(rows, weights.shape[1] - 1)
