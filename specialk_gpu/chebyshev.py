@@ -24,6 +24,7 @@ import numpy as np
 from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu.backend import map_tiles
+from specialk_gpu.progress import tell
 
 __all__ = ["ConvergenceError", "chebyshev", "find_missed", "product"]
 
@@ -138,6 +139,7 @@ def chebyshev(
             locked = xp.concatenate([locked, V[:, :new]], axis=1)
             V = xp.ascontiguousarray(V[:, new:width])
             residuals = residuals[:, new:width]
+        tell("eigenpairs", min(locked.shape[1], n), n)
         if locked.shape[1] >= n:
             order = np.argsort(-np.abs(theta[:n]), kind="stable")
             V, theta = locked[:, bk.asarray(order)], theta[order]

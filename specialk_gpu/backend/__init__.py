@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from specialk_gpu.backend import cpu
+from specialk_gpu.progress import tell
 
 BACKENDS = ("auto", "numpy", "cuda")
 DLPACK_CUDA = (2, 13)  # device memory, managed memory
@@ -48,12 +49,16 @@ def backend_of(x: Any) -> ModuleType:
 
 
 def map_tiles(
-    bk: ModuleType, function: Callable[[slice], Any], n_rows: int, bytes_per_row: int
+    bk: ModuleType,
+    function: Callable[[slice], Any],
+    n_rows: int,
+    bytes_per_row: int,
+    stage: str = "",
 ) -> list[Any]:
     """Apply `function` to one slice of rows after another, as many as memory allows.
 
     Where memory does not suffice after all, the slice is halved and done again, so that
-    `function` must bear to be called twice for a row.
+    `function` must bear to be called twice for a row. Progress is told under `stage`, if named.
 
     Raises
     ------
@@ -78,6 +83,8 @@ def map_tiles(
             step = max(smallest, size // 2)
             continue
         start = rows.stop
+        if stage:
+            tell(stage, start, n_rows)
     return results
 
 

@@ -18,6 +18,8 @@ import cupyx
 import cupyx.scipy.sparse as sparse
 import numpy as np
 
+from specialk_gpu.progress import told
+
 __all__ = [
     "all_true",
     "as_float32",
@@ -187,9 +189,10 @@ def describe() -> dict[str, Any]:
     return {"versions": versions, "devices": devices}
 
 
-def map_chunks(function: Callable[[slice], Any], chunks: Iterable[slice]) -> list[Any]:
+def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str = "") -> list[Any]:
     """See `cpu.map_chunks`; the device takes one chunk after another."""
-    return [function(chunk) for chunk in chunks]
+    chunks = list(chunks)
+    return list(told(map(function, chunks), len(chunks), stage))
 
 
 def product_dtypes() -> tuple[str, ...]:

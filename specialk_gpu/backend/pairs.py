@@ -252,7 +252,7 @@ def nearest_by_pairs(
 
     parts = [slice(i, min(i + TILE_ROWS, m)) for i in range(0, m, TILE_ROWS)]
     with one_blas_thread:
-        found = map_chunks(measure, list(combinations_with_replacement(parts, 2)))
+        found = map_chunks(measure, combinations_with_replacement(parts, 2), "neighbours")
     if not all(found):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))

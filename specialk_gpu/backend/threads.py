@@ -11,6 +11,8 @@ from typing import Any
 
 from threadpoolctl import LibController, ThreadpoolController
 
+from specialk_gpu.progress import told
+
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
 
@@ -78,11 +80,15 @@ def _pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 -
     return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
 
 
-def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any]) -> list[Any]:
-    """Apply `function` to every chunk, on all cores; the order of the results is kept."""
+def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str = "") -> list[Any]:
+    """Apply `function` to every chunk, on all cores; the order of the results is kept.
+
+    Progress is told under `stage`, if named.
+    """
     chunks = list(chunks)
     n_workers = 1 if _worker.busy or len(chunks) < 2 else n_threads()
     if n_workers == 1:
-        return [function(chunk) for chunk in chunks]
+        return list(told(map(function, chunks), len(chunks), stage))
     with one_blas_thread:
-        return list(_pool(n_workers, os.getpid()).map(function, chunks))
+        results = _pool(n_workers, os.getpid()).map(function, chunks)
+        return list(told(results, len(chunks), stage))

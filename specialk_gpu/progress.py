@@ -1,0 +1,69 @@
+"""How far a long computation has come, for whoever asks to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+__all__ = ["shown", "tell", "told"]
+
+_listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
+
+
+def tell(stage: str, done: int, total: int = 0) -> None:
+    """Say that `done` of `total` parts of a stage are done; a total of 0 is not known."""
+    listener = _listener.get()
+    if listener is not None:
+        listener(stage, done, total)
+
+
+def told(results: Iterator[Any], total: int, stage: str) -> Iterator[Any]:
+    """Hand the results through, and tell how many there are by now, if the stage has a name."""
+    for done, result in enumerate(results, start=1):
+        if stage:
+            tell(stage, done, total)
+        yield result
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Show a bar for each stage that takes long, with the time left, if tqdm is installed.
+
+    On a terminal's standard error, or in a notebook; elsewhere nothing is shown.
+    """
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        yield
+        return
+    bars = _Bars(tqdm)
+    token = _listener.set(bars.show)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
+        bars.close()
+
+
+class _Bars:
+    """One bar after another."""
+
+    def __init__(self, tqdm: Any) -> None:
+        self.tqdm, self.stage, self.bar = tqdm, "", None
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Bring the bar of a stage up to date, or begin it."""
+        if self.bar is None or stage != self.stage or done < self.bar.n:
+            self.close()
+            settings = {"leave": False, "delay": 0.5, "disable": None}
+            self.bar = self.tqdm(desc=stage, total=total or None, **settings)
+            self.stage = stage
+        self.bar.update(done - self.bar.n)
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None

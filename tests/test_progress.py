@@ -1,0 +1,115 @@
+"""Progress: told to who listens, shown on terminals, silent otherwise; and interruptions."""
+
+import io
+import sys
+import threading
+import time
+import warnings
+
+import numpy as np
+import pytest
+
+from specialk_gpu import SpecialK, progress
+from specialk_gpu.backend import cpu
+from specialk_gpu.progress import shown, tell, told
+
+CLOUD = np.random.default_rng(0).normal(size=(6000, 12))
+
+
+def fit(bk=None, **settings):
+    settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
+    settings = {"max_clusters": 4, "n_components": 60, "full_path": True, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SpecialK(**settings).fit(CLOUD)
+
+
+def test_stages_tell_how_far_they_are(bk):
+    said = {}
+    token = progress._listener.set(
+        lambda stage, done, total: said.setdefault(stage, []).append((done, total))
+    )
+    try:
+        fit(bk)
+    finally:
+        progress._listener.reset(token)
+    assert {"neighbours", "eigenpairs", "numbers of clusters"} <= set(said)
+    for told_of in said.values():
+        done, total = zip(*told_of, strict=True)
+        assert list(done) == sorted(done)
+        assert len(set(total)) == 1
+        assert done[-1] == total[-1]
+
+
+def test_nobody_listening_is_silent(capfd):
+    fit()
+    assert capfd.readouterr() == ("", "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_bars_are_for_terminals(monkeypatch, terminal):
+    stream = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with shown():
+        for done in range(4):
+            tell("a stage", done, 3)
+            time.sleep(0.2)
+        tell("another", 1)
+    out = stream.getvalue()
+    assert ("a stage" in out) == terminal
+    assert ("3/3" in out) == terminal
+    tell("a stage", 1, 2)
+    assert stream.getvalue() == out
+
+
+def test_fits_without_tqdm(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with shown():
+        tell("a stage", 1, 2)
+    assert fit(verbose=1).n_clusters_ >= 1
+
+
+def test_results_are_handed_through():
+    assert list(told(iter("abc"), 3, "letters")) == ["a", "b", "c"]
+    assert list(told(iter("abc"), 3, "")) == ["a", "b", "c"]
+
+
+# -- interruptions --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stage", ["knn_graph", "eigenpairs", "embed", "sweep"])
+def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
+    model = fit()
+    before = dict(vars(model))
+
+    def interrupted(*_args, **_settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys.modules["specialk_gpu.specialk"], stage, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(CLOUD[:, :3])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
+    np.testing.assert_array_equal(model.predict(CLOUD), model.labels_)
+
+
+def test_threads_stop_at_the_end_of_their_chunk(monkeypatch):
+    monkeypatch.setattr("specialk_gpu.backend.threads.n_threads", lambda: 2)
+    started, go = [], threading.Event()
+
+    def work(chunk):
+        started.append(chunk)
+        if chunk == 0:
+            raise KeyboardInterrupt
+        go.wait(0.2)
+
+    with pytest.raises(KeyboardInterrupt):
+        cpu.map_chunks(work, range(50))
+    go.set()
+    time.sleep(0.5)
+    assert len(started) < 10
