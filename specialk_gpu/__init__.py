@@ -13,19 +13,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specialk_gpu.bounds import attainable_log_p, cluster_stats, zz_top
     from specialk_gpu.chebyshev import ConvergenceError
+    from specialk_gpu.duplicates import CopiesWarning
     from specialk_gpu.eigen import eigenpairs
     from specialk_gpu.embedding import embed
-    from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
+    from specialk_gpu.graph import (
+        GraphWarning,
+        affinity_matrix,
+        knn_graph,
+        neighbors_graph,
+        radius_graph,
+    )
     from specialk_gpu.kmeans import kmeans
-    from specialk_gpu.neighbors import nearest_neighbors
+    from specialk_gpu.neighbors import nearest_neighbors, neighbors_among
     from specialk_gpu.specialk import SpecialK
-    from specialk_gpu.sweep import PowerWarning, decide, sweep
+    from specialk_gpu.sweep import LimitWarning, PowerWarning, decide, sweep
 
 __version__ = "0.1.0"
 
 _HOME = {
     "SpecialK": "specialk",
     "ConvergenceError": "chebyshev",
+    "CopiesWarning": "duplicates",
+    "GraphWarning": "graph",
+    "LimitWarning": "sweep",
     "PowerWarning": "sweep",
     "affinity_matrix": "graph",
     "attainable_log_p": "bounds",
@@ -36,6 +46,8 @@ _HOME = {
     "kmeans": "kmeans",
     "knn_graph": "graph",
     "nearest_neighbors": "neighbors",
+    "neighbors_among": "neighbors",
+    "neighbors_graph": "graph",
     "radius_graph": "graph",
     "sweep": "sweep",
     "zz_top": "bounds",
@@ -43,6 +55,9 @@ _HOME = {
 
 __all__ = [
     "ConvergenceError",
+    "CopiesWarning",
+    "GraphWarning",
+    "LimitWarning",
     "PowerWarning",
     "SpecialK",
     "__version__",
@@ -55,6 +70,8 @@ __all__ = [
     "kmeans",
     "knn_graph",
     "nearest_neighbors",
+    "neighbors_among",
+    "neighbors_graph",
     "radius_graph",
     "sweep",
     "zz_top",

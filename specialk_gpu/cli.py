@@ -95,6 +95,17 @@ def _integer_or(word, meaning):
     return parse
 
 
+def _image_shape(text):
+    try:
+        height, width = map(int, text.lower().split("x"))
+    except ValueError:
+        height = width = 0
+    if min(height, width) < 1:
+        msg = f"expected height x width, such as 28x28, got {text!r}"
+        raise argparse.ArgumentTypeError(msg)
+    return height, width
+
+
 _INTEGER = {"type": int, "metavar": "N"}
 _NUMBER = {"type": float, "metavar": "X"}
 
@@ -107,6 +118,7 @@ _PARAMETERS = {
     },
     "n_neighbors": _INTEGER | {"help": "neighbours of each point in the graph (10)"},
     "coverage": _NUMBER | {"help": "radius graph: share of points with neighbours (0.99)"},
+    "metric": {"choices": ("euclidean", "cosine"), "help": "distance between points (euclidean)"},
     "weights": {"choices": ("connectivity", "distance"), "help": "edge weights (connectivity)"},
     "n_components": {
         "type": _integer_or("auto", "auto"),
@@ -146,26 +158,52 @@ def _parser():
     fit.add_argument("input", type=Path, metavar="INPUT", help="npy, npz, csv, parquet, mtx or idx")
     fit.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
     fit.add_argument("--summary", **path, help="write path, timings and versions here, as JSON")
+    fit.add_argument("--model", **path, help="keep the fitted model here, as .npz, for predict")
+    fit.add_argument("--report", **path, help="write a page about the result here, as .html")
+    shape = {"type": _image_shape, "metavar": "HxW"}
+    fit.add_argument("--image-shape", **shape, help="rows are images: show some in the report")
     fit.add_argument("--true-labels", **path, help="known labels, to report the NMI with them")
-    fit.add_argument("--key", help="the array to take from an .npz file of several")
-    header = "whether a csv or tsv file begins with a row of names (auto)"
-    fit.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
+    _add_input_options(fit)
     fit.add_argument("--quiet", action="store_true", help="print no table and no progress")
     method = fit.add_argument_group("method", "In brackets: what holds without the option.")
     for name, settings in _PARAMETERS.items():
         method.add_argument(f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, **settings)
+
+    predict = commands.add_parser("predict", help="cluster new rows by a kept model")
+    predict.set_defaults(command=_predict)
+    predict.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
+    predict.add_argument("input", type=Path, metavar="INPUT", help="rows like those of the fit")
+    predict.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
+    backends = {"choices": ("auto", "numpy", "cuda"), "default": "auto"}
+    predict.add_argument("--backend", **backends, help="where to compute (auto)")
+    _add_input_options(predict)
+
+    report = commands.add_parser("report", help="write a page about a kept model")
+    report.set_defaults(command=_report)
+    report.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
+    report.add_argument("output", type=Path, metavar="OUTPUT", help="the page, as .html")
+    report.add_argument("--input", **path, help="what was fitted, for --image-shape")
+    report.add_argument("--image-shape", **shape, help="rows are images: show some")
+    _add_input_options(report)
 
     demo = commands.add_parser("demo", help="cluster built-in data", allow_abbrev=False)
     demo.set_defaults(command=_demo)
     shapes = ("blobs", "moons", "circles", "random")
     demo.add_argument("--data", choices=(*shapes, "digits"), default="blobs", help="(blobs)")
     demo.add_argument("--random-state", type=int, default=0, help="seed of data and method (0)")
-    demo.add_argument("--backend", choices=("auto", "numpy", "cuda"), default="auto")
+    demo.add_argument("--backend", **backends)
+    demo.add_argument("--report", **path, help="write a page about the result here, as .html")
 
     bench.add_command(commands)
     info = commands.add_parser("info", help="describe backends, devices and versions")
     info.set_defaults(command=_info)
     return parser
+
+
+def _add_input_options(command):
+    command.add_argument("--key", help="the array to take from an .npz file of several")
+    header = "whether a csv or tsv file begins with a row of names (auto)"
+    command.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
 
 
 # -- commands -------------------------------------------------------------------------------------
@@ -174,10 +212,13 @@ def _parser():
 def _fit(options, warned):
     from specialk_gpu import files
 
-    _check_outputs(options)
+    inputs = options.input, options.true_labels
+    _check_outputs(options, inputs, ("output", "summary", "model", "report"))
+    if options.image_shape and not options.report:
+        msg = "--image-shape is for the report; name it with --report"
+        raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in _PARAMETERS}
-    header = {"yes": True, "no": False}.get(options.header)
-    X = files.read_matrix(options.input, key=options.key, header=header)
+    X = _read(options, options.input)
     true_labels = None
     if options.true_labels:
         true_labels = files.read_labels(options.true_labels)
@@ -192,8 +233,50 @@ def _fit(options, warned):
         if options.summary:
             text = json.dumps(_summary(model, rows, seconds, warned), indent=2, allow_nan=False)
             options.summary.write_text(f"{text}\n", encoding="utf-8")
+        if options.model:
+            model.save(options.model)
+        if options.report:
+            shown = X if options.image_shape else None
+            source = options.input.name
+            model.report(options.report, X=shown, image_shape=options.image_shape, source=source)
     finally:  # a full disk does not take the answer with it
         _print_results(model, rows, seconds, table=not options.quiet)
+
+
+def _read(options, path):
+    from specialk_gpu.files import read_matrix
+
+    header = {"yes": True, "no": False}.get(options.header)
+    return read_matrix(path, key=options.key, header=header)
+
+
+def _predict(options, _warned):
+    import numpy as np
+
+    from specialk_gpu import SpecialK
+    from specialk_gpu.files import write_labels
+
+    _check_outputs(options, (options.model, options.input), ("output",))
+    model = SpecialK.load(options.model).set_params(backend=options.backend)
+    labels = model.predict(_read(options, options.input))
+    if options.output:
+        write_labels(options.output, labels)
+    counts = np.bincount(labels, minlength=model.n_clusters_).tolist()
+    for cluster, count in enumerate(counts):
+        print(f"cluster {cluster}: {count} rows")
+
+
+def _report(options, _warned):
+    from specialk_gpu import SpecialK
+
+    _check_outputs(options, (options.model, options.input), ("output",), labels=False)
+    if bool(options.input) != bool(options.image_shape):
+        msg = "--input and --image-shape go together: the images, and their height and width"
+        raise ValueError(msg)
+    model = SpecialK.load(options.model)
+    X = _read(options, options.input) if options.input else None
+    source = options.model.name
+    model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 
 
 def _demo(options, _warned):
@@ -201,6 +284,7 @@ def _demo(options, _warned):
 
     from specialk_gpu.datasets import make_shape
 
+    _check_outputs(options, (), ("report",))
     if options.data == "digits":
         X, y = load_digits(return_X_y=True)
         print(f"digits: {len(X)} images of 8 x 8 pixels, ten digits")
@@ -209,7 +293,12 @@ def _demo(options, _warned):
         print(f"{options.data}: {len(X)} points in the plane, true k = {y.max() + 1}")
     parameters = {"backend": options.backend, "random_state": options.random_state}
     model, seconds = _cluster(X, parameters, quiet=False)
-    _print_results(model, _path_rows(model, y), seconds, table=True)
+    try:
+        if options.report:
+            images = {"X": X, "image_shape": (8, 8)} if options.data == "digits" else {}
+            model.report(options.report, source=options.data, **images)
+    finally:
+        _print_results(model, _path_rows(model, y), seconds, table=True)
 
 
 def _info(_options, _warned):
@@ -242,15 +331,17 @@ def _check_backend(options):
         raise ValueError(str(error)) from error
 
 
-def _check_outputs(options):
+def _check_outputs(options, inputs, names, *, labels=True):
     """Find out before the work whether its results can be written."""
     from specialk_gpu.files import LABEL_FORMATS
 
-    if options.output and options.output.suffix.lower() not in LABEL_FORMATS:
-        msg = f"--output must end in {' or '.join(LABEL_FORMATS)}, got {options.output}"
+    output = getattr(options, "output", None)
+    if labels and output and output.suffix.lower() not in LABEL_FORMATS:
+        msg = f"--output must end in {' or '.join(LABEL_FORMATS)}, got {output}"
         raise ValueError(msg)
-    taken = {path.resolve() for path in (options.input, options.true_labels) if path}
-    for flag, path in (("--output", options.output), ("--summary", options.summary)):
+    taken = {path.resolve() for path in inputs if path}
+    for name in names:
+        flag, path = f"--{name}", getattr(options, name)
         if path is None:
             continue
         if path.is_dir() or not path.parent.is_dir():

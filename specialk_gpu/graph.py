@@ -14,12 +14,26 @@ from specialk_gpu.neighbors import (
     features,
     list_within,
     nearest_neighbors,
+    unit_rows,
     within_range,
 )
 
-__all__ = ["RadiusGraph", "affinity_matrix", "knn_graph", "radius_graph"]
+__all__ = [
+    "GraphWarning",
+    "RadiusGraph",
+    "affinity_matrix",
+    "knn_graph",
+    "neighbors_graph",
+    "radius_graph",
+]
 
+WEIGHTS = ("connectivity", "distance")
+METRICS = ("euclidean", "cosine")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
+
+
+class GraphWarning(UserWarning):
+    """The graph has isolated rows or several components, or fewer neighbours than asked for."""
 
 
 class RadiusGraph(NamedTuple):
@@ -30,7 +44,9 @@ class RadiusGraph(NamedTuple):
 
 
 @on_its_device
-def knn_graph(X: Any, n_neighbors: int = 10, *, weights: str = "connectivity") -> Any:
+def knn_graph(
+    X: Any, n_neighbors: int = 10, *, weights: str = "connectivity", metric: str = "euclidean"
+) -> Any:
     r"""Build W_C, the symmetrically normalised nearest-neighbour graph.
 
     With A the adjacency matrix of the exact nearest neighbours (`nearest_neighbors`) and
@@ -46,32 +62,111 @@ def knn_graph(X: Any, n_neighbors: int = 10, *, weights: str = "connectivity") -
     weights : {"connectivity", "distance"}
         Entries of A: 1, or the distance as in the authors' notebook (a duplicate then has
         weight 0, that is, no edge).
+    metric : {"euclidean", "cosine"}
+        "cosine" scales the rows to length 1 first.
 
     Returns
     -------
     csr_matrix of shape (m, m), float64
         SciPy's or CuPy's, as `X` is. Zero diagonal, eigenvalues in [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or a row is zero with metric="cosine".
     """
-    if weights not in ("connectivity", "distance"):
-        msg = f"weights must be 'connectivity' or 'distance', got {weights!r}."
+    if weights not in WEIGHTS:
+        msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
         raise ValueError(msg)
     bk = backend_of(X)
-    found = nearest_neighbors(X, n_neighbors)
+    found = nearest_neighbors(in_metric(X, metric), n_neighbors)
     data = None if weights == "connectivity" else found.distances
     return normalised(symmetric_graph(bk, found.indices, data))
 
 
+def in_metric(X: Any, metric: str) -> Any:
+    """Return rows whose Euclidean distances are those of the metric."""
+    if metric not in METRICS:
+        msg = f"metric must be one of {METRICS}, got {metric!r}."
+        raise ValueError(msg)
+    return unit_rows(features(X, min_rows=1)) if metric == "cosine" else X
+
+
+@on_its_device
+def neighbors_graph(indices: Any, distances: Any = None, *, weights: str = "connectivity") -> Any:
+    """Build W_C, as `knn_graph` does, from neighbours that were found elsewhere.
+
+    Such as by scikit-learn's `kneighbors`, pynndescent or UMAP, exact or not.
+
+    Parameters
+    ----------
+    indices : int array of shape (m, k)
+        Row numbers of the neighbours of each row. The row itself may be among them and is left
+        out; negative numbers stand for neighbours that were not found.
+    distances : float array of shape (m, k), optional
+        To the neighbours; needed for weights="distance".
+    weights : {"connectivity", "distance"}
+        See `knn_graph`.
+
+    Returns
+    -------
+    csr_matrix of shape (m, m), float64
+        SciPy's or CuPy's, as `indices` is; to be clustered with affinity="precomputed".
+
+    Raises
+    ------
+    ValueError, TypeError
+        If `indices` are no row numbers or name a row twice, or `distances` do not go with them.
+    """
+    if weights not in WEIGHTS:
+        msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
+        raise ValueError(msg)
+    bk = backend_of(indices)
+    xp, indices = bk.xp, bk.asarray(indices)
+    if indices.dtype.kind not in "iu":
+        msg = f"indices must be integers, got dtype {indices.dtype}."
+        raise TypeError(msg)
+    if indices.ndim != 2 or indices.shape[0] < 2 or indices.shape[1] < 1:
+        msg = f"indices must have two rows and a column at least, got shape {indices.shape}."
+        raise ValueError(msg)
+    m, k = indices.shape
+    if int(indices.max()) >= m:
+        msg = f"indices must be below the number of rows ({m}), got {int(indices.max())}."
+        raise ValueError(msg)
+    row, column = xp.arange(m * k) // k, indices.astype(np.int64).ravel()
+    keep = (column >= 0) & (column != row)
+    row, column, length = row[keep], column[keep], None
+    if xp.unique(row * m + column).size < row.size:
+        msg = "indices must name each neighbour of a row once, got the same one twice."
+        raise ValueError(msg)
+    if weights == "distance":
+        length = bk.asarray(np.nan if distances is None else distances, dtype=np.float64)
+        if length.shape != (m, k):
+            msg = f"distances must have the shape of indices, {(m, k)}, got {length.shape}."
+            raise ValueError(msg)
+        length = length.ravel()[keep]
+        if not bk.all_true(xp.isfinite(length) & (length >= 0)):
+            msg = "distances must be finite and not negative."
+            raise ValueError(msg)
+    return normalised(_symmetrised(bk, m, row, column, length))
+
+
 def symmetric_graph(bk: ModuleType, indices: Any, distances: Any | None) -> Any:
     """Return (A + Aᵀ)/2 in CSR, sorted, for the neighbours `indices` (m, k) of each row."""
-    xp = bk.xp
     m, k = indices.shape
-    row, column = xp.arange(m * k) // k, indices.ravel()
+    data = None if distances is None else distances.ravel()
+    return _symmetrised(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
+
+
+def _symmetrised(bk: ModuleType, m: int, row: Any, column: Any, data: Any | None) -> Any:
+    """Return (A + Aᵀ)/2 in CSR, sorted, for entries of A (p,), which are 1 without `data`."""
+    xp = bk.xp
     keys = xp.concatenate([row * m + column, column * m + row])  # each pair once or twice
-    if distances is None:
+    if data is None:
         keys, counts = _sorted_counts(xp, keys)
         data = counts * 0.5
     else:
-        data = xp.concatenate([distances.ravel(), distances.ravel()]) * 0.5
+        data = xp.concatenate([data, data]) * 0.5
         order = xp.argsort(keys, kind="stable")
         keys, data = keys[order], data[order]
         same = keys[1:] == keys[:-1]
@@ -115,7 +210,12 @@ def normalised(G: Any) -> Any:
 
 @on_its_device
 def radius_graph(
-    X: Any, n_neighbors: int = 10, *, coverage: float = 0.99, radius: float | None = None
+    X: Any,
+    n_neighbors: int = 10,
+    *,
+    coverage: float = 0.99,
+    radius: float | None = None,
+    metric: str = "euclidean",
 ) -> RadiusGraph:
     r"""Build W_R, the binary adjacency matrix of the ε-neighbourhood graph.
 
@@ -132,6 +232,8 @@ def radius_graph(
         In (0, 1].
     radius : float, optional
         Use this ε instead.
+    metric : {"euclidean", "cosine"}
+        See `knn_graph`; ε is a distance between rows of length 1 then.
 
     Returns
     -------
@@ -150,7 +252,7 @@ def radius_graph(
     if not 0 < coverage <= 1:
         msg = f"coverage must lie in (0, 1], got {coverage}."
         raise ValueError(msg)
-    X = features(X)
+    X = in_metric(features(X), metric)
     bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
     if radius is None:

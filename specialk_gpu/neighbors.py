@@ -25,7 +25,9 @@ __all__ = [
     "count_within",
     "features",
     "list_within",
+    "neighbors_among",
     "nearest_neighbors",
+    "unit_rows",
     "within_range",
 ]
 
@@ -33,6 +35,7 @@ logger = logging.getLogger("specialk_gpu")
 
 TREE_COLUMNS = 8  # with 60,000 rows a tree wins 4 to 1 on clusters, and loses 3 to 2 on a normal
 PAIRS_ROWS = 5000  # from which it pays to take every pair once
+QUERY_ROWS = 2**14  # at least so many are searched for at once
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
 
@@ -55,7 +58,7 @@ class Neighbors(NamedTuple):
     n_redone: int
 
 
-def features(X: Any) -> Any:
+def features(X: Any, min_rows: int = 2) -> Any:
     """Return X as an array (m, d) of float32 or float64, on the device where it is.
 
     Parameters
@@ -63,12 +66,14 @@ def features(X: Any) -> Any:
     X : array-like of shape (m, d)
         Real and finite. Short integers become float32, which holds them exactly; all else that
         is not float32 becomes float64.
+    min_rows : int
+        How many rows X must have.
 
     Raises
     ------
     ValueError
-        If X is not real numbers, not two-dimensional, has fewer than two rows or no column, or is
-        not finite.
+        If X is not real numbers, not two-dimensional, has fewer rows or no column, or is not
+        finite.
     """
     bk = backend_of(X)
     X = bk.asarray(X)
@@ -77,14 +82,46 @@ def features(X: Any) -> Any:
         raise ValueError(msg)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float32 if X.dtype.name in SHORT_DTYPES else np.float64)
-    if X.ndim != 2 or X.shape[0] < 2 or X.shape[1] < 1:
-        msg = f"X must have two dimensions, two rows and a column at least, got shape {X.shape}."
+    if X.ndim != 2 or X.shape[0] < min_rows or X.shape[1] < 1:
+        rows = "two rows" if min_rows == 2 else "a row"
+        msg = f"X must have two dimensions, {rows} and a column at least, got shape {X.shape}."
         raise ValueError(msg)
     if not bk.all_true(bk.xp.isfinite(X)):
         kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
         msg = f"Input X contains {kind}."
         raise ValueError(msg)
     return X
+
+
+def unit_rows(X: Any) -> Any:
+    """Return rows of length 1, whose Euclidean distances order pairs as the cosine does.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+        See `features`.
+
+    Returns
+    -------
+    array of shape (m, d), of the dtype of X
+
+    Raises
+    ------
+    ValueError
+        If a row is zero, and thus has no direction.
+    """
+    bk = backend_of(X)
+    xp = bk.xp
+    largest = xp.abs(X).max(axis=1)
+    if zero := int((largest == 0).sum()):  # a sync
+        msg = (
+            f"metric='cosine' needs rows that are not zero, got {zero} that are, the first at row "
+            f"{int(xp.argmax(largest == 0))}. Drop them first."
+        )
+        raise ValueError(msg)
+    out = X / largest[:, None]  # squares stay within range
+    out /= xp.sqrt((out * out).sum(axis=1))[:, None]
+    return out
 
 
 @on_its_device
@@ -120,15 +157,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     """
     X = features(X)
     m = X.shape[0]
-    if not isinstance(n_neighbors, Integral):
-        msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
-        raise TypeError(msg)
-    if not 1 <= n_neighbors <= m - 1:
-        msg = (
-            f"n_neighbors must lie between 1 and the number of rows less one ({m - 1}), "
-            f"got {n_neighbors}."
-        )
-        raise ValueError(msg)
+    _check_n_neighbors(n_neighbors, m - 1, "the number of rows less one")
     bk = backend_of(X)
     X, unit = within_range(bk, X)
     groups = duplicate_groups(X)
@@ -158,9 +187,66 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
     return X.astype(np.float64) / unit, unit
 
 
+@on_its_device
+def neighbors_among(queries: Any, X: Any, n_neighbors: int = 10) -> Neighbors:
+    """Find the exact nearest rows of `X` to every row of `queries`.
+
+    A query that equals a row of X has it at distance 0. Of rows at the same distance the smaller
+    row number comes first. Both backends return the same bits.
+
+    Parameters
+    ----------
+    queries : array-like of shape (q, d)
+        See `features`; one row is enough.
+    X : array-like of shape (m, d)
+        On the same device.
+    n_neighbors : int
+        1 <= n_neighbors <= m.
+
+    Returns
+    -------
+    Neighbors
+        (q, n_neighbors) each, on the device of `queries`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Costs 2 q m d operations in matrix products. Queries are taken in parts of at most
+    max(m, 16,384) rows, each of which copies X.
+    """
+    queries, X = features(queries, min_rows=1), features(X, min_rows=1)
+    bk = backend_of(queries)
+    xp, m = bk.xp, X.shape[0]
+    if queries.shape[1] != X.shape[1]:
+        msg = f"queries must have as many columns as X ({X.shape[1]}), got {queries.shape[1]}."
+        raise ValueError(msg)
+    _check_n_neighbors(n_neighbors, m, "the number of rows")
+    parts = []
+    for start in range(0, queries.shape[0], max(m, QUERY_ROWS)):
+        both = xp.concatenate([X, queries[start : start + max(m, QUERY_ROWS)]])
+        both, unit = within_range(bk, both)
+        sq, indices, n_redone = _search_products(bk, both, n_neighbors, first=m)
+        parts.append(Neighbors(xp.sqrt(sq) * unit, indices, n_redone))
+    distances, indices, n_redone = zip(*parts, strict=True)
+    return Neighbors(xp.concatenate(distances), xp.concatenate(indices), sum(n_redone))
+
+
+def _check_n_neighbors(n_neighbors: Any, most: int, meaning: str) -> None:
+    if not isinstance(n_neighbors, Integral):
+        msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
+        raise TypeError(msg)
+    if not 1 <= n_neighbors <= most:
+        msg = f"n_neighbors must lie between 1 and {meaning} ({most}), got {n_neighbors}."
+        raise ValueError(msg)
+
+
 def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     """Return squared distances and indices (m, k), given that no row has a duplicate."""
-    xp, m = bk.xp, X.shape[0]
+    m = X.shape[0]
     if bk.nearest_by_tree and X.shape[1] <= TREE_COLUMNS:
         *out, doubtful, n_redone = bk.nearest_by_tree(X, k)
         if doubtful.size:
@@ -171,9 +257,15 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
         low = (search.sq_norms - 2 * search.loss - search.floor).astype(np.float32)
         if found := bk.nearest_by_pairs(X, search.base, low, search.scale, k):
             return *found, 0
-    out = xp.empty((m, k)), xp.empty((m, k), dtype=np.int64)
-    n_candidates = min(m, k + 1 + (8 if k <= 32 else 16))
-    doubtful, n_redone = xp.arange(m), []
+    return _search_products(bk, X, k)
+
+
+def _search_products(bk: ModuleType, X: Any, k: int, first: int = 0) -> tuple[Any, Any, int]:
+    """Search for the rows from `first` on, among those before it, or for all among all others."""
+    xp, m = bk.xp, X.shape[0]
+    out = xp.empty((m - first, k)), xp.empty((m - first, k), dtype=np.int64)
+    n_candidates = min(first or m, k + 1 + (8 if k <= 32 else 16))
+    doubtful, n_redone = xp.arange(first, m), []
     for dtype in bk.product_dtypes():
         if doubtful.size:
             doubtful = _propose(prepare(bk, X, dtype), doubtful, n_candidates, out)
@@ -184,39 +276,47 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
 
 
 def _propose(search: Search, todo: Any, n_candidates: int, out: tuple[Any, Any]) -> Any:
-    """Find the neighbours of the rows `todo` and return those that could not be certified."""
+    """Find the neighbours of the rows `todo` and return those that could not be certified.
+
+    `out` is of the last rows of X; the neighbours are among those before, or among all.
+    """
     bk, X = search.bk, search.X
-    xp, (m, k) = bk.xp, out[0].shape
-    offsets = search.low_norms.astype(np.float32)
+    xp, k = bk.xp, out[0].shape[1]
+    first = X.shape[0] - out[0].shape[0]
+    m = first or X.shape[0]
+    base, offsets = search.base[:m], search.low_norms[:m].astype(np.float32)
     own = search.low_norms[todo] - search.floor
     bounds = xp.empty(todo.size)
 
     def run(tile: slice) -> None:
         rows = todo[tile]
-        products = bk.products(search.base[rows], search.base)  # (t, m)
+        products = bk.products(search.base[rows], base)  # (t, m)
         places, limits = bk.select_smallest(products, offsets, n_candidates)
         del products
-        out[0][rows], out[1][rows] = bk.rank_candidates(X, rows, places, k)
+        found = bk.rank_candidates(X, rows, places, k)
+        out[0][rows - first], out[1][rows - first] = found
         bounds[tile] = limits + own[tile]
 
-    map_tiles(bk, run, int(todo.size), 4 * m)
+    map_tiles(bk, run, int(todo.size), 4 * m, "neighbours")
     if n_candidates == m:
         return todo[:0]
-    certified = out[0][todo, -1] < bounds * search.scale**2 * (1 - 1e-12)
+    certified = out[0][todo - first, -1] < bounds * search.scale**2 * (1 - 1e-12)
     return todo[~certified]  # a sync
 
 
 def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) -> None:
     """Do the rows numbered `doubtful` again: float64 bounds for all, distances for the rest."""
-    xp = bk.xp
-    m, k = X.shape[0], out_sq.shape[1]
+    xp, k = bk.xp, out_sq.shape[1]
+    first = X.shape[0] - out_sq.shape[0]
+    m = first or X.shape[0]
     search = prepare(bk, X, "float64")
     exact = is_integral(bk, X)
 
     def run(tile: slice) -> None:
         rows = doubtful[tile]
-        lower, slack = _float64_bounds(search, rows, exact=exact)
-        lower[xp.arange(rows.size), rows] = np.inf
+        lower, slack = _float64_bounds(search, rows, m, exact=exact)
+        if not first:
+            lower[xp.arange(rows.size), rows] = np.inf
         limit = _upper_limit(xp, lower + slack, k)
         row, column = xp.nonzero(lower <= limit)
         if exact:
@@ -224,11 +324,11 @@ def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) ->
         else:
             sq = bk.pair_sq_distances(X, rows[row], column)
         order = xp.lexsort(xp.stack([column.astype(np.float64), sq, row.astype(np.float64)]))
-        first = xp.searchsorted(row, xp.arange(rows.size))  # `row` is sorted
-        best = order[first[:, None] + xp.arange(k)]
-        out_sq[rows], out_index[rows] = sq[best], column[best]
+        begin = xp.searchsorted(row, xp.arange(rows.size))  # `row` is sorted
+        best = order[begin[:, None] + xp.arange(k)]
+        out_sq[rows - first], out_index[rows - first] = sq[best], column[best]
 
-    map_tiles(bk, run, int(doubtful.size), 64 * m)
+    map_tiles(bk, run, int(doubtful.size), 64 * m, "neighbours, once more")
 
 
 def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
@@ -244,13 +344,13 @@ def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
     return xp.sort(upper, axis=1)[:, k - 1 : k]
 
 
-def _float64_bounds(search: Search, rows: Any, *, exact: bool) -> tuple[Any, Any]:
+def _float64_bounds(search: Search, rows: Any, m: int, *, exact: bool) -> tuple[Any, Any]:
     """Return lower bounds (t, m) of the squared distances and the widths of the bounds."""
     loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
-    lower = search.bk.products(search.base[rows], search.base)
-    lower += search.sq_norms - loss
+    lower = search.bk.products(search.base[rows], search.base[:m])
+    lower += (search.sq_norms - loss)[:m]
     lower += (search.sq_norms[rows] - loss[rows] - floor)[:, None]
-    return lower, 2 * (loss[rows][:, None] + loss + floor)
+    return lower, 2 * (loss[rows][:, None] + loss[:m] + floor)
 
 
 def _neighbors_of_duplicates(
@@ -348,5 +448,5 @@ def _within(X: Any, sq_radius: float, out: tuple[Any, Any] | None) -> Any:
             indptr, indices = out
             indices[int(indptr[rows.start]) : int(indptr[rows.stop])] = column[keep]
 
-    map_tiles(bk, run, m, 16 * m)
+    map_tiles(bk, run, m, 16 * m, "pairs within the radius")
     return counts

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import datetime
 import logging
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted
 
+from specialk_gpu import __version__
 from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
 from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.duplicates import without_copies
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
 from specialk_gpu.embedding import embed
-from specialk_gpu.graph import affinity_matrix, knn_graph, radius_graph
-from specialk_gpu.neighbors import SHORT_DTYPES, features
+from specialk_gpu.graph import (
+    METRICS,
+    WEIGHTS,
+    GraphWarning,
+    affinity_matrix,
+    in_metric,
+    knn_graph,
+    radius_graph,
+)
+from specialk_gpu.inputs import checked
+from specialk_gpu.prediction import shares_of_neighbors, shares_of_similarities
+from specialk_gpu.progress import shown
+from specialk_gpu.storage import load, on_host, save
 from specialk_gpu.sweep import SELECTIONS, sweep
 
 __all__ = ["SpecialK"]
@@ -38,8 +48,6 @@ REMEDIES = {
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
     "sweep": "Lower n_init, n_kmeans_components or max_clusters.",
 }
-NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
-NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 
 
 class SpecialK(ClusterMixin, BaseEstimator):
@@ -67,8 +75,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         For W_R: share of the rows with `n_neighbors` others within the radius.
     weights : {"connectivity", "distance"}, default="connectivity"
         Entries of W_C before it is normalised.
-    metric : {"euclidean"}
-        Distance between rows.
+    metric : {"euclidean", "cosine"}
+        Distance between rows; "cosine" scales them to length 1 first. For others, precompute.
     n_components : int or "auto", default="auto"
         n, the number of eigenpairs: the more, the finer the splits that are accepted. "auto" is
         200 below 5,000 rows and 1,000 from there on; never more than m - 1.
@@ -95,7 +103,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         Draws start vectors and starting centres, on the host.
     verbose : int, default=0
         Above 0, log each stage at INFO under the logger "specialk_gpu", to standard error if
-        logging is not set up.
+        logging is not set up; and show how far a stage has come, with tqdm if that is installed.
 
     Attributes
     ----------
@@ -159,8 +167,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         "affinity": [StrOptions({"nearest_neighbors", "radius_neighbors", "precomputed"})],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "coverage": [Interval(Real, 0, 1, closed="right")],
-        "weights": [StrOptions({"connectivity", "distance"})],
-        "metric": [StrOptions({"euclidean"})],
+        "weights": [StrOptions(set(WEIGHTS))],
+        "metric": [StrOptions(set(METRICS))],
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "n_kmeans_components": [Interval(Integral, 1, None, closed="left"), None],
         "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
@@ -263,13 +271,20 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 f"min_clusters={self.min_clusters}, max_clusters={self.max_clusters}."
             )
             raise ValueError(msg)
-        with _logging(self.verbose):
-            return self._fit(X)
+        before = dict(vars(self))
+        try:
+            with _logging(self.verbose), shown() if self.verbose else nullcontext():
+                return self._fit(X)
+        except BaseException:  # an interruption, too, leaves the estimator as it was
+            vars(self).clear()
+            vars(self).update(before)
+            raise
 
     def _fit(self, X: Any) -> SpecialK:
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
-            return self._fit_checked(bk, self._checked(bk, X), on_device=is_device_array(X))
+            rows = checked(self, bk, X, precomputed=self.affinity == "precomputed")
+            return self._fit_checked(bk, rows, on_device=is_device_array(X))
 
     def _fit_checked(self, bk: ModuleType, X: Any, *, on_device: bool) -> SpecialK:
         """Run the stages on checked input, then set the fitted attributes."""
@@ -283,6 +298,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             self._check_counts(W.shape[0], "rows")
         else:
             with _memory_explained(bk, "graph"):
+                X = in_metric(X, self.metric)
                 X, group = without_copies(X, min(self.n_neighbors, X.shape[0] - 1))
                 self._check_counts(X.shape[0], "distinct rows" if group is not None else "rows")
                 W, radius = self._graph(bk, X)
@@ -308,10 +324,14 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 random_state=rng,
             )
         timings.update(result.timings)
+        out = _same if on_device or bk.name == "numpy" else on_host
+        self._voters = None if self.affinity == "precomputed" else out(X)
+        self._votes = out(result.labels)
+        self._distinct = None
         if group is not None:
+            self._distinct = out(bk.xp.unique(group, return_index=True)[1])
             D = D[group]
             result = _spread(result, group)
-        out = _same if on_device or bk.name == "numpy" else _to_host
         self.labels_ = out(result.labels)
         self.n_clusters_ = result.n_clusters
         self.path_ = type(result.path)(
@@ -329,37 +349,161 @@ class SpecialK(ClusterMixin, BaseEstimator):
         self.timings_ = timings
         return self
 
-    def _checked(self, bk: ModuleType, X: Any) -> Any:
-        """Validate X and bring it to the backend, without a copy where that is possible."""
-        precomputed = self.affinity == "precomputed"
-        on_device = is_device_array(X)
-        if on_device:
-            X = bk.asarray(X)
-            validate_data(self, X, skip_check_array=True)  # features: number, no names
-        if not precomputed and (bk.sparse.issparse(X) or sparse.issparse(X)):
-            msg = (
-                f"a sparse X of shape {X.shape} is supported with affinity='precomputed' only. "
-                "Sparse data was passed; densify it with X.toarray(), or reduce it first, for "
-                "instance with sklearn.decomposition.TruncatedSVD."
-            )
-            raise TypeError(msg)
-        if on_device:
-            return X if precomputed else features(X)
-        if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
-            X = np.from_dlpack(X)
-        _refuse_text(X)
-        small = getattr(getattr(X, "dtype", None), "name", "") in SHORT_DTYPES
-        X = validate_data(
-            self,
-            X,
-            accept_sparse=precomputed,
-            dtype=np.float32 if small else [np.float64, np.float32],
-            ensure_all_finite=not precomputed,
-            ensure_min_samples=2,
-        )
-        if sparse.issparse(X):
-            return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
-        return bk.asarray(X)
+    def predict(self, X: Any) -> Any:
+        """Find the cluster of new rows, by the vote of the rows that were fitted.
+
+        An extension: the method itself says nothing of new rows [HD19].
+
+        Parameters
+        ----------
+        X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
+            Where similarities were fitted, those of the new rows to the m fitted ones.
+
+        Returns
+        -------
+        int32 array of shape (q,)
+            The label of the largest share in `predict_proba`, of equal ones the smaller. Rows that
+            were fitted keep their `labels_`, except where rows were equal and had several.
+
+        Raises
+        ------
+        ValueError, TypeError
+            As in `fit`, or if the columns are not those of the fit.
+        NotFittedError
+            Before `fit`.
+        """
+        shares, out = self._shares(X)
+        return out(shares.argmax(axis=1).astype(np.int32))
+
+    def predict_proba(self, X: Any) -> Any:
+        """Find the share of the votes that each cluster gets for new rows.
+
+        The voters are the `n_neighbors` nearest fitted rows; rows equal to the new one vote alone.
+        With affinity="precomputed" all vote, by similarity. Shares are not probabilities that a
+        row belongs to a cluster.
+
+        Parameters
+        ----------
+        X
+            See `predict`.
+
+        Returns
+        -------
+        float64 array of shape (q, n_clusters_)
+            Rows sum to 1. Costs 2 q m d operations.
+
+        Raises
+        ------
+        ValueError, TypeError, NotFittedError
+            See `predict`.
+        """
+        shares, out = self._shares(X)
+        return out(shares)
+
+    def _shares(self, X: Any) -> tuple[Any, Any]:
+        """Return the shares of the clusters (q, k), and what brings a result where X is."""
+        check_is_fitted(self)
+        bk = get_backend(self.backend, X)
+        precomputed = self._voters is None
+        with bk.device_of(X):
+            rows = checked(self, bk, X, precomputed=precomputed, fitted=True)
+            votes, k = bk.asarray(on_host(self._votes)), self.n_clusters_
+            if precomputed:
+                D = bk.asarray(on_host(self.embedding_))
+                shares = shares_of_similarities(rows, D, votes, k)
+            else:
+                voters = bk.asarray(on_host(self._voters))
+                rows = in_metric(rows, self.metric)
+                n_voters = min(self.n_neighbors, voters.shape[0])
+                shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
+        return shares, _same if is_device_array(X) or bk.name == "numpy" else on_host
+
+    def save(self, path: Any) -> None:
+        """Write the fitted model to a file, without pickle.
+
+        Parameters
+        ----------
+        path : str or path
+            A .npz file, of the size of the fitted arrays and of X. What it holds is listed in
+            `specialk_gpu.storage`.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        TypeError
+            If `random_state` is neither a number nor None.
+        OSError
+            If the file cannot be written; one that is there is left as it is.
+        """
+        check_is_fitted(self)
+        fitted = {
+            name: on_host(value)
+            for name, value in vars(self).items()
+            if name in ("_voters", "_votes", "_distinct") or name.endswith("_")
+        }
+        save(path, type(self).__name__, __version__, self.get_params(), fitted)
+
+    @classmethod
+    def load(cls, path: Any) -> SpecialK:
+        """Read a model that `save` has written, on any machine; its arrays are NumPy's.
+
+        Parameters
+        ----------
+        path : str or path
+
+        Returns
+        -------
+        SpecialK
+
+        Raises
+        ------
+        ValueError
+            If the file holds no such model, or one of another format.
+        OSError
+            If it cannot be read.
+        """
+        parameters, fitted = load(path, cls.__name__)
+        model = cls(**parameters)
+        vars(model).update(fitted)
+        return model
+
+    def report(
+        self,
+        path: Any,
+        *,
+        X: Any = None,
+        image_shape: tuple[int, int] | None = None,
+        source: str = "",
+    ) -> None:
+        """Write a page, as HTML, that says how many clusters there are, why, and how sure that is.
+
+        Parameters
+        ----------
+        path : str or path
+        X : array of shape (m, height * width), optional
+            What was fitted, to show typical rows of each cluster as images.
+        image_shape : tuple of two int, optional
+            Height and width.
+        source : str
+            What the data are, for the top of the page.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If the rows of X are no images of that shape.
+        OSError
+            If the file cannot be written.
+        """
+        from specialk_gpu.report import report
+
+        report(self, path, X=X, image_shape=image_shape, source=source)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle keeps: with all arrays on the host, for machines without a GPU."""
+        return {name: on_host(value) for name, value in super().__getstate__().items()}
 
     def _check_counts(self, m: int, rows: str) -> None:
         """Refuse more clusters than rows before any work is done."""
@@ -378,7 +522,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             warnings.warn(
                 f"n_neighbors={n_neighbors} is not below the number of rows to join, {m}: "
                 f"using {m - 1}.",
-                UserWarning,
+                GraphWarning,
                 stacklevel=5,
             )
             n_neighbors = m - 1
@@ -399,14 +543,14 @@ class SpecialK(ClusterMixin, BaseEstimator):
             warnings.warn(
                 f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, their "
                 "embedding is zero, and their labels mean nothing.",
-                UserWarning,
+                GraphWarning,
                 stacklevel=5,
             )
         elif pairs.n_components > 1:
             warnings.warn(
                 f"the graph has {pairs.n_components} connected components. Each is embedded "
                 "apart; components smaller than 1/n of the rows may not be told apart.",
-                UserWarning,
+                GraphWarning,
                 stacklevel=5,
             )
         if not pairs.converged:
@@ -466,29 +610,6 @@ def _logging(verbose: int) -> Iterator[None]:
             logger.removeHandler(handler)
 
 
-def _refuse_text(X: Any) -> None:
-    """Raise for text and dates, which would otherwise be parsed into numbers."""
-    columns = getattr(X, "dtypes", None)  # of a data frame
-    if columns is not None and len(X.shape) == 2:
-        wrong = [str(x) for x in columns if str(x).lower().startswith(NOT_NUMBERS)]
-        if wrong:
-            msg = (
-                f"X must be numeric, got text or dates (dtype {wrong[0]} of a column). Convert "
-                "or drop it first."
-            )
-            raise ValueError(msg)
-    values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
-    kind = getattr(values.dtype, "kind", "")
-    if kind in ("U", "S", "T", "M", "m") or (
-        kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())
-    ):
-        msg = (
-            f"X must be numeric, got text or dates (dtype {values.dtype}). Convert it, for "
-            "instance with astype."
-        )
-        raise ValueError(msg)
-
-
 def _spread(result: Any, group: Any) -> Any:
     """Give every copy the label of its row."""
     steps = type(result.path)(step._replace(labels=step.labels[group]) for step in result.path)
@@ -497,7 +618,3 @@ def _spread(result: Any, group: Any) -> Any:
 
 def _same(x: Any) -> Any:
     return x
-
-
-def _to_host(x: Any) -> Any:
-    return x.get()

@@ -15,8 +15,9 @@ from sklearn.utils import check_random_state
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
+from specialk_gpu.progress import tell
 
-__all__ = ["Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
+__all__ = ["LimitWarning", "Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
 
 logger = logging.getLogger("specialk_gpu")
 
@@ -26,6 +27,10 @@ RUN_BYTES = 128  # of a run of k-means, for each row
 
 class PowerWarning(UserWarning):
     """Too few rows and columns for a clear split to be accepted: k = 1 may say nothing."""
+
+
+class LimitWarning(UserWarning):
+    """The search ended at `max_clusters`, or with clusters of very few rows: look at the path."""
 
 
 class Step(NamedTuple):
@@ -220,8 +225,9 @@ def sweep(
     PowerWarning
         If two perfectly separated clusters, each with its share of the columns, would not be
         accepted at this alpha (`attainable_log_p`).
-    UserWarning
-        If the search ends at `max_clusters`.
+    LimitWarning
+        If the search ends at `max_clusters`, or with more clusters than the square root of the
+        rows.
     """
     bk = backend_of(D)
     D = bk.asarray(D)
@@ -264,6 +270,7 @@ def sweep(
             powerless = False
         reason = _reason(k, n_found, log_p, log_alpha, powerless, n_clusters, min_clusters)
         steps.append(Step(k, log_p, pair, accepted, reason, found.inertia, labels))
+        tell("numbers of clusters", k - first + 1, last - first + 1 if to_the_end else 0)
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # what was tried beyond is thrown away
@@ -404,7 +411,7 @@ def _conclude(
         warnings.warn(
             f"the search ended at max_clusters={max_clusters} with the split still accepted: "
             "there may be more clusters. Raise max_clusters.",
-            UserWarning,
+            LimitWarning,
             stacklevel=4,
         )
     n_labels = int(step.labels.max()) + 1
@@ -412,7 +419,7 @@ def _conclude(
         warnings.warn(
             f"{n_labels} clusters are more than the square root of the {step.labels.shape[0]} "
             "rows: look at the path before you trust them.",
-            UserWarning,
+            LimitWarning,
             stacklevel=4,
         )
     return Sweep(n_labels, step.labels, Path(steps), limit_reached, timings)

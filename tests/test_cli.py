@@ -412,3 +412,54 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert process.stderr.read() == ""
     assert process.wait() == 0
     process.stderr.close()
+
+
+# -- models, new rows and reports -----------------------------------------------------------------
+
+
+def test_a_kept_model_labels_new_rows_and_is_reported(points, tmp_path, capsys):
+    model, labels, page = (tmp_path / name for name in ("m.npz", "new.csv", "fit.html"))
+    arguments = ["fit", points, "--backend", "numpy", "--random-state", 0, "--quiet"]
+    arguments += ["--model", model, "--report", page, "--output", tmp_path / "labels.npy"]
+    assert main([str(x) for x in arguments]) == 0
+    assert "x.npy: 300 rows of 2 columns" in page.read_text(encoding="utf-8")
+    fitted = np.load(tmp_path / "labels.npy")
+    capsys.readouterr()
+
+    assert main(["predict", str(model), str(points), "--output", str(labels)]) == 0
+    np.testing.assert_array_equal(read_labels(labels), fitted)
+    counts = [f"cluster {c}: {n} rows" for c, n in enumerate(np.bincount(fitted))]
+    assert capsys.readouterr().out.splitlines() == counts
+
+    assert main(["report", str(model), str(tmp_path / "again.html")]) == 0
+    assert "m.npz: 300 rows" in (tmp_path / "again.html").read_text(encoding="utf-8")
+
+
+def test_the_demo_writes_a_report_with_images(tmp_path, capsys):
+    page = tmp_path / "demo.html"
+    arguments = ["demo", "--data", "digits", "--backend", "numpy", "--report", str(page)]
+    assert main(arguments) == 0
+    assert "digits: 1,797 rows of 64 columns" in page.read_text(encoding="utf-8")
+    assert "Typical rows of each cluster" in page.read_text(encoding="utf-8")
+    assert "digits: 1797 images" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "X", "--image-shape", "8x8"], "--image-shape is for the report"),
+        (["fit", "X", "--image-shape", "8"], "expected height x width, such as 28x28, got '8'"),
+        (["fit", "X", "--model", "X"], "--model would overwrite another file"),
+        (["predict", "X", "X"], "x.npy is not a model that was saved"),
+        (["predict", "none.npz", "X"], "none.npz: No such file"),
+        (["predict", "X", "X", "--output", "y.txt"], "--output must end in .npy or .csv"),
+        (
+            ["report", "X", "a.html", "--image-shape", "8x8"],
+            "--input and --image-shape go",
+        ),
+        (["report", "X", "nowhere/out.html"], "--output must name a file in a folder that exists"),
+    ],
+)
+def test_models_and_reports_that_cannot_be_are_bad_usage(points, capsys, arguments, message):
+    arguments = [str(points) if word == "X" else word for word in arguments]
+    assert message in fails(capsys, arguments, 2)

@@ -42,7 +42,8 @@ def assert_same_output(found, shown):
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(language == "python" for language, _ in blocks(page))]
 )
-def test_python_blocks_run_and_print_what_the_page_shows(page):
+def test_python_blocks_run_and_print_what_the_page_shows(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # for what they write
     namespace = {}
     printed = None
     for language, content in blocks(page):

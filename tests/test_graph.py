@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from oracles import csr, nearest, readonly, sq_distances, to_scipy
 from scipy import sparse
+from sklearn.neighbors import NearestNeighbors
 
-from specialk_gpu import affinity_matrix, knn_graph, radius_graph
+from specialk_gpu import affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.graph import normalised, refuse_edges
 
 normal = np.random.default_rng(0).normal
@@ -56,6 +57,56 @@ def test_the_knn_graph_is_its_definition(bk, data, k, weights):
     np.testing.assert_allclose(dense, dense_knn_graph(X, k, weights), rtol=1e-14, atol=0)
 
 
+@pytest.mark.parametrize("weights", ["connectivity", "distance"])
+@pytest.mark.parametrize("itself", ["first", "nowhere"])
+def test_neighbors_found_elsewhere_give_the_same_graph(bk, weights, itself):
+    X = DATA["normal"]
+    search = NearestNeighbors(n_neighbors=7 + (itself == "first")).fit(X)
+    distances, indices = search.kneighbors(X if itself == "first" else None)
+    given = bk.asarray(indices), bk.asarray(distances)
+    dense = check_csr(bk, neighbors_graph(*given, weights=weights), len(X))
+    np.testing.assert_allclose(dense, dense_knn_graph(X, 7, weights), rtol=1e-9, atol=0)
+
+
+def test_neighbors_that_were_not_found_are_left_out(bk):
+    indices = np.array([[1, -1], [0, 2], [3, 1], [2, -1]])
+    dense = to_scipy(bk, neighbors_graph(bk.asarray(indices))).toarray()
+    np.testing.assert_array_equal(dense > 0, np.eye(4, k=1) + np.eye(4, k=-1) > 0)
+
+
+@pytest.mark.parametrize(
+    ("indices", "settings", "error", "message"),
+    [
+        ([[0.5, 1], [0, 1]], {}, TypeError, "indices must be integers, got dtype float64"),
+        ([1, 0], {}, ValueError, r"two rows and a column at least, got shape \(2,\)"),
+        ([[1], [2]], {}, ValueError, r"below the number of rows \(2\), got 2"),
+        ([[1, 1], [0, -1]], {}, ValueError, "each neighbour of a row once, got the same one twice"),
+        ([[1], [0]], {"weights": "distance"}, ValueError, r"shape of indices, \(2, 1\), got \(\)"),
+        ([[1], [0]], {"weights": "distance", "distances": [[-1], [1]]}, ValueError, "not negative"),
+        ([[1], [0]], {"weights": "other"}, ValueError, "weights must be one of .* got 'other'"),
+    ],
+)
+def test_neighbors_that_are_none_are_refused(indices, settings, error, message):
+    with pytest.raises(error, match=message):
+        neighbors_graph(np.array(indices), **settings)
+
+
+@pytest.mark.parametrize("weights", ["connectivity", "distance"])
+def test_cosine_is_the_distance_of_unit_rows(bk, weights):
+    X = DATA["normal"]
+    unit = X / np.linalg.norm(X, axis=1)[:, None]
+    dense = check_csr(bk, knn_graph(bk.asarray(X), 5, weights=weights, metric="cosine"), len(X))
+    np.testing.assert_allclose(dense, dense_knn_graph(unit, 5, weights), rtol=1e-9, atol=0)
+    order = NearestNeighbors(n_neighbors=5, metric="cosine").fit(X).kneighbors_graph()
+    np.testing.assert_array_equal(dense > 0, (order + order.T).toarray() > 0)
+    graph, radius = radius_graph(bk.asarray(X), 5, metric="cosine")
+    expected = radius_graph(unit, 5)
+    assert radius == pytest.approx(expected.radius)
+    assert abs(to_scipy(bk, graph) - expected.affinity).nnz <= 2  # the pair at the radius
+    with pytest.raises(ValueError, match="metric must be one of .*, got 'manhattan'"):
+        knn_graph(X, 5, metric="manhattan")
+
+
 @pytest.mark.parametrize("data", DATA)
 def test_the_knn_graph_has_a_spectrum_within_one(bk, data):
     X = DATA[data]
@@ -79,7 +130,7 @@ def test_four_copies_and_three_points_keep_two_neighbours_each(bk):
 
 
 def test_unknown_weights_are_refused(bk):
-    with pytest.raises(ValueError, match="weights must be 'connectivity' or 'distance', got 'rbf'"):
+    with pytest.raises(ValueError, match="weights must be one of .*, got 'rbf'"):
         knn_graph(bk.xp.ones((5, 2)), 2, weights="rbf")
 
 

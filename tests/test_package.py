@@ -23,30 +23,38 @@ PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The layers: each module and the others of the package that it may import.
 LAYERS = {
     "__init__": set(specialk_gpu._HOME.values()),  # for type checkers; loaded at first use
-    "backend.__init__": {"backend"},
+    "progress": set(),
+    "backend.__init__": {"backend", "progress"},
     "backend.cpu": {"backend"},  # its own parts
     "backend.lloyd": {"backend"},
     "backend.pairs": {"backend"},
-    "backend.threads": set(),
-    "backend.gpu": set(),
+    "backend.threads": {"progress"},
+    "backend.gpu": {"progress"},
     "duplicates": {"backend"},
     "distances": {"backend"},
     "neighbors": {"backend", "distances", "duplicates"},
     "graph": {"backend", "neighbors"},
-    "chebyshev": {"backend"},
+    "chebyshev": {"backend", "progress"},
     "eigen": {"backend", "chebyshev"},
     "embedding": {"backend"},
     "seeding": {"backend"},
     "kmeans": {"backend", "seeding"},
     "bounds": {"backend"},
-    "sweep": {"backend", "bounds", "kmeans"},
+    "sweep": {"backend", "bounds", "kmeans", "progress"},
+    "inputs": {"backend", "neighbors"},
+    "prediction": {"backend", "graph", "neighbors"},
+    "storage": {"backend", "sweep"},
+    "findings": {"bounds", "storage", "sweep"},
+    "plot": {"findings", "storage"},
+    "report": {"findings", "stamp", "storage"},
+    "anndata": {"backend", "graph", "specialk", "storage"},
     "baselines": {"backend", "chebyshev", "eigen", "graph", "neighbors", "sweep"},
     "text": set(),
     "files": {"text"},
     "datasets": {"files"},
     "stamp": {"backend"},
 }
-OUTERMOST = {"baselines", "bench", "cli", "stamp"}  # nobody further in imports these
+OUTERMOST = {"anndata", "baselines", "bench", "cli", "plot"}  # nobody further in imports these
 
 
 def imports(path):

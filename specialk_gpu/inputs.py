@@ -1,0 +1,113 @@
+"""What an estimator is given, checked and brought to the backend."""
+
+from __future__ import annotations
+
+import datetime
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from specialk_gpu.backend import is_device_array
+from specialk_gpu.neighbors import SHORT_DTYPES, features
+
+__all__ = ["checked"]
+
+NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
+NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
+
+
+def checked(
+    estimator: Any, bk: ModuleType, X: Any, *, precomputed: bool, fitted: bool = False
+) -> Any:
+    """Validate X and bring it to the backend, without a copy where that is possible.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Takes the number and the names of the columns, or compares them, where it is `fitted`.
+    bk : module
+    X : array-like of shape (m, d), or sparse
+    precomputed : bool
+        Whether X holds similarities, which may be sparse, or a graph of NetworkX or igraph.
+    fitted : bool
+        Whether X are new rows, of which one is enough.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If X is not what the estimator takes.
+    """
+    if precomputed:
+        X = _adjacency(X)
+    on_device = is_device_array(X)
+    if on_device:
+        X = bk.asarray(X)
+        validate_data(estimator, X, reset=not fitted, skip_check_array=True)  # no names
+    if not precomputed and (bk.sparse.issparse(X) or sparse.issparse(X)):
+        msg = (
+            f"a sparse X of shape {X.shape} is supported with affinity='precomputed' only. "
+            "Sparse data was passed; densify it with X.toarray(), or reduce it first, for "
+            "instance with sklearn.decomposition.TruncatedSVD."
+        )
+        raise TypeError(msg)
+    min_rows = 1 if fitted else 2
+    if on_device:
+        return X if precomputed else features(X, min_rows)
+    if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
+        X = np.from_dlpack(X)
+    _refuse_text(X)
+    small = getattr(getattr(X, "dtype", None), "name", "") in SHORT_DTYPES
+    X = validate_data(
+        estimator,
+        X,
+        reset=not fitted,
+        accept_sparse=precomputed,
+        dtype=np.float32 if small else [np.float64, np.float32],
+        ensure_all_finite=not precomputed,
+        ensure_min_samples=min_rows,
+    )
+    if sparse.issparse(X):
+        return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
+    return bk.asarray(X)
+
+
+def _adjacency(graph: Any) -> Any:
+    """Return the matrix of a graph of NetworkX or igraph, in the order of its nodes.
+
+    Edges without an attribute "weight" have weight 1. What is no such graph is returned.
+    """
+    library = type(graph).__module__.partition(".")[0]
+    if library == "networkx":
+        import networkx
+
+        return networkx.to_scipy_sparse_array(graph, dtype=np.float64)
+    if library == "igraph":
+        weight = "weight" if "weight" in graph.es.attributes() else None
+        return graph.get_adjacency_sparse(attribute=weight)
+    return graph
+
+
+def _refuse_text(X: Any) -> None:
+    """Raise for text and dates, which would otherwise be parsed into numbers."""
+    columns = getattr(X, "dtypes", None)  # of a data frame
+    if columns is not None and len(X.shape) == 2:
+        wrong = [str(x) for x in columns if str(x).lower().startswith(NOT_NUMBERS)]
+        if wrong:
+            msg = (
+                f"X must be numeric, got text or dates (dtype {wrong[0]} of a column). Convert "
+                "or drop it first."
+            )
+            raise ValueError(msg)
+    values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
+    kind = getattr(values.dtype, "kind", "")
+    if kind in ("U", "S", "T", "M", "m") or (
+        kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())
+    ):
+        msg = (
+            f"X must be numeric, got text or dates (dtype {values.dtype}). Convert it, for "
+            "instance with astype."
+        )
+        raise ValueError(msg)

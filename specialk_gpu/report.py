@@ -1,0 +1,285 @@
+"""A report of a fitted model: one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import math
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from specialk_gpu.findings import LN10, doubts, in_the_plane, pair_matrix, typical, verdict
+from specialk_gpu.stamp import package_versions
+from specialk_gpu.storage import on_host
+
+__all__ = ["report"]
+
+COLORS = (  # told apart by most people, on light and on dark paper
+    "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
+    "#a0705a", "#d76bb0", "#7f8791", "#a8a52a", "#25a8b5",
+)  # fmt: skip
+MOST_PAIRS = 30  # clusters up to which the pairs of a k are listed
+MOST_POINTS = 5000
+FLOOR = -15.0  # log10 p at which the chart ends
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 330, 80, 40, 55
+
+
+def report(
+    model: Any,
+    path: Any,
+    *,
+    X: Any = None,
+    image_shape: tuple[int, int] | None = None,
+    source: str = "",
+) -> None:
+    """Write a page that says how many clusters there are, why, and how sure that is.
+
+    Parameters
+    ----------
+    model : SpecialK
+        Fitted.
+    path : str or path
+        The HTML file.
+    X : array of shape (m, height * width), optional
+        What was fitted, to show typical rows as images; with `image_shape`.
+    image_shape : tuple of two int, optional
+        Height and width.
+    source : str
+        What the data are, for the top of the page.
+
+    Raises
+    ------
+    NotFittedError
+        Before `fit`.
+    ValueError
+        If the rows of X are no images of that shape.
+    OSError
+        If the file cannot be written.
+    """
+    check_is_fitted(model)
+    steps = [_step(model, step) for step in model.path_]
+    k, (m, n) = model.n_clusters_, model.embedding_.shape
+    headline = _count(k, "cluster")
+    sure, words = verdict(model)
+    rows = model.n_features_in_ if model.affinity != "precomputed" else None
+    told = f"{m:,} rows" + (f" of {rows:,} columns" if rows else ", given by a graph")
+    plane, shown = _plane(model)
+    data = {
+        "answer": k,
+        "steps": steps,
+        "plane": plane,
+        "colors": COLORS,
+        "most_pairs": MOST_PAIRS,
+    }
+    fields = {
+        "title": html.escape(f"{headline} – specialk_gpu"),
+        "source": html.escape(f"{source}: {told}" if source else told),
+        "headline": headline + {"clear": ", clearly", "no power": "?"}.get(sure, ""),
+        "verdict": html.escape(words),
+        "alpha": f"{model.alpha:g}",
+        "rule": _rule(model),
+        "chart": _chart(model),
+        "path": "\n".join(_path_row(step, k) for step in model.path_),
+        "clusters": "\n".join(_cluster_rows(model, steps)),
+        "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
+        "embedding, coloured by cluster.",
+        "members": _members(model, X, image_shape),
+        "doubts": "\n".join(
+            f"<li><strong>{html.escape(found)}</strong> {html.escape(advice)}</li>"
+            for found, advice in doubts(model)
+        ),
+        "facts": "\n".join(
+            f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
+            for name, value in _facts(model, n)
+        ),
+        "data": json.dumps(data, allow_nan=False).replace("</", "<\\/"),
+    }
+    template = resources.files("specialk_gpu").joinpath("templates/report.html")
+    page = Template(template.read_text(encoding="utf-8")).substitute(fields)
+    Path(path).write_text(page, encoding="utf-8")
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def _step(model: Any, step: Any) -> dict[str, Any]:
+    """Return what the page needs of one k."""
+    sizes = np.bincount(on_host(step.labels), minlength=step.k).tolist()
+    pairs = None
+    if 1 < step.k <= MOST_PAIRS:
+        pairs = np.round(np.maximum(pair_matrix(model, step.k), -1e6), 3).tolist()
+    return {"k": int(step.k), "sizes": sizes, "pairs": pairs}
+
+
+def _rule(model: Any) -> str:
+    if model.n_clusters is not None:
+        return "Here k was given, and the bound decided nothing."
+    if model.selection == "watershed":
+        return "The answer is the last k before the largest drop in certainty."
+    return "The first k that is not accepted is one too many."
+
+
+def _plane(model: Any) -> tuple[dict[str, list], int]:
+    """Return points of the embedding in the unit square, with their clusters, and how many."""
+    points, labels = in_the_plane(model), on_host(model.labels_)
+    step = max(1, -(-len(points) // MOST_POINTS))
+    points, labels = points[::step], labels[::step]
+    spread = np.ptp(points, axis=0)
+    points = (points - points.min(axis=0)) / np.where(spread > 0, spread, 1)
+    x, y = np.round(points, 4).T.tolist()
+    return {"x": x, "y": y, "cluster": labels.tolist()}, len(labels)
+
+
+def _chart(model: Any) -> str:
+    """Draw log10 p against k, with a mark for each k that can be chosen."""
+    steps = [step for step in model.path_ if step.pair is not None]
+    if not steps:
+        return ""
+    first, last = min(2, steps[0].k), steps[-1].k
+    floor = min(-3.0, max(FLOOR, min(step.log_p for step in steps) / LN10 - 1))
+
+    def x(k: float) -> float:
+        return LEFT + (k - first + 0.5) / (last - first + 1) * (WIDTH - LEFT - 10)
+
+    def y(log10_p: float) -> float:
+        return TOP + max(log10_p, floor) / floor * (HEIGHT - TOP - BOTTOM)
+
+    alpha = y(math.log10(model.alpha))
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
+        'aria-label="log10 p of the worst pair against k">'
+    ]
+    for value in range(0, math.floor(floor) - 1, -max(1, round(-floor / 5))):
+        if value >= floor:
+            parts.append(
+                f'<line class="axis" x1="{LEFT}" x2="{WIDTH - 10}" y1="{y(value):.1f}" '
+                f'y2="{y(value):.1f}"/><text x="{LEFT - 8}" y="{y(value) + 4:.1f}" '
+                f'text-anchor="end">{value}</text>'
+            )
+    parts.append(
+        f'<line x1="{LEFT}" x2="{WIDTH - 10}" y1="{alpha:.1f}" y2="{alpha:.1f}" '
+        'stroke="var(--soft)" stroke-dasharray="6 4"/>'
+        f'<text x="{WIDTH - 12}" y="{alpha - 5:.1f}" text-anchor="end">alpha</text>'
+    )
+    if model.n_clusters_ >= first:
+        parts.append(
+            f'<rect x="{x(model.n_clusters_) - 11:.1f}" y="{TOP - 10}" width="22" rx="5" '
+            f'height="{HEIGHT - TOP - BOTTOM + 20}" fill="var(--mark)" opacity=".16"/>'
+        )
+    line = " ".join(f"{x(step.k):.1f},{y(step.log_p / LN10):.1f}" for step in steps)
+    parts.append(f'<polyline points="{line}" fill="none" stroke="var(--line)" stroke-width="2"/>')
+    every = max(1, -(-len(steps) // 20))
+    for step in steps:
+        at = f'cx="{x(step.k):.1f}" cy="{y(step.log_p / LN10):.1f}"'
+        told = "accepted" if step.accepted else "not accepted"
+        parts.append(
+            f'<g class="dot" data-k="{step.k}" tabindex="0" role="button" aria-pressed="false" '
+            f'aria-label="k = {step.k}: log10 p {step.log_p / LN10:.2f}, {told}">'
+            f"<title>k = {step.k}: {step.log_p / LN10:.2f}, {told}</title>"
+            f'<circle class="halo" {at} r="11"/>'
+            f'<circle {at} r="5.5" fill="var(--{"yes" if step.accepted else "no"})"/></g>'
+        )
+        if (step.k - steps[0].k) % every == 0:
+            parts.append(
+                f'<text x="{x(step.k):.1f}" y="{HEIGHT - BOTTOM + 24}" '
+                f'text-anchor="middle">{step.k}</text>'
+            )
+    middle = (LEFT + WIDTH) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
+    parts.append('<text x="2" y="18">log10 p</text></svg>')
+    return "".join(parts)
+
+
+def _path_row(step: Any, answer: int) -> str:
+    pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
+    log10_p = "" if step.pair is None else f"{step.log_p / LN10:.2f}"
+    return (
+        f'<tr data-k="{step.k}"{" class=answer" if step.k == answer else ""}>'
+        f'<th scope="row"><button type="button">{step.k}</button></th><td>{log10_p}</td>'
+        f"<td>{pair}</td><td>{'yes' if step.accepted else 'no'}</td><td>{step.inertia:.6g}</td>"
+        f'<td class="words">{html.escape(step.reason)}</td></tr>'
+    )
+
+
+def _cluster_rows(model: Any, steps: list[dict[str, Any]]) -> list[str]:
+    """Return a line of the table for each cluster: its size, and what it is closest to."""
+    step = next(one for one in steps if one["k"] == model.n_clusters_)
+    sizes, pairs = np.array(step["sizes"]), step["pairs"]
+    rows = []
+    for c, size in enumerate(sizes.tolist()):
+        share = size / sizes.sum()
+        closest, bound = "–", "–"
+        place, height = c, 0.0
+        if pairs is not None:
+            others = np.array(pairs[c])
+            others[c] = -np.inf
+            place, height = int(others.argmax()), float(others.max())
+            closest, bound = str(place), f"{height:.2f}"
+        color = COLORS[c % len(COLORS)]
+        rows.append(
+            f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
+            f'style="background:{color}"></span>{c}</th><td data-value="{size}">{size:,}</td>'
+            f'<td data-value="{share}" style="text-align:left"><span class="bar" '
+            f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
+            f'<td data-value="{place}">{closest}</td><td data-value="{height}">{bound}</td></tr>'
+        )
+    return rows
+
+
+def _members(model: Any, X: Any, shape: tuple[int, int] | None) -> str:
+    """Return typical rows of each cluster as images, if they are such."""
+    if X is None or shape is None:
+        return ""
+    X, (height, width) = np.asarray(on_host(X)), shape
+    expected = len(model.labels_), height * width
+    if X.shape != expected:
+        msg = f"X must hold images of {shape}, an array of shape {expected}, got {X.shape}."
+        raise ValueError(msg)
+    chosen = typical(model, 12)
+    low = min(float(X[rows].min()) for rows in chosen)
+    high = max(float(X[rows].max()) for rows in chosen)
+    parts = ["<h3>Typical rows of each cluster</h3>"]
+    for c, rows in enumerate(chosen):
+        parts.append(f'<p class="soft">cluster {c}</p><div class="images">')
+        for row in rows.tolist():
+            pixels = (X[row].astype(np.float64) - low) / ((high - low) or 1) * 255
+            coded = base64.b64encode(pixels.round().astype(np.uint8).tobytes()).decode()
+            parts.append(
+                f'<canvas width="{width}" height="{height}" role="img" '
+                f'aria-label="row {row}" title="row {row}" data-pixels="{coded}"></canvas>'
+            )
+        parts.append("</div>")
+    return "\n".join(parts)
+
+
+def _facts(model: Any, n: int) -> list[tuple[str, str]]:
+    """Return names and values of what a reader needs to do it again."""
+    timings = ", ".join(f"{name} {spent:.3g} s" for name, spent in model.timings_.items())
+    residual = float(np.max(on_host(model.residuals_)))
+    changed = {
+        name: value
+        for name, value in model.get_params().items()
+        if value != type(model)().get_params()[name]
+    }
+    parameters = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "none"
+    graph = (
+        f"{model.affinity_matrix_.nnz:,} entries, {_count(model.n_graph_components_, 'component')}"
+    )
+    if model.radius_ is not None:
+        graph += f", radius {model.radius_:.6g}"
+    versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
+    return [
+        ("time", f"{sum(model.timings_.values()):.3g} s: {timings}"),
+        ("backend", model.backend_),
+        ("graph", f"{model.affinity}: {graph}"),
+        ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),
+        ("parameters set", parameters),
+        ("versions now", versions),
+    ]

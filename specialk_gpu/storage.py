@@ -1,0 +1,154 @@
+"""Fitted models in files, and on machines without a GPU.
+
+A file is NumPy's .npz, without pickle: the arrays by name, and `content`, a JSON text with the
+version of the format, the parameters, and what is no array.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from specialk_gpu.backend import is_device_array
+from specialk_gpu.sweep import Path as Steps
+from specialk_gpu.sweep import Step
+
+__all__ = ["load", "on_host", "save"]
+
+FORMAT = 1
+STEP_NUMBERS = ("log_p", "inertia")  # kept as arrays, for they may be infinite
+PARTS = ("data", "indices", "indptr")  # of a sparse matrix
+
+
+def on_host(value: Any) -> Any:
+    """Return a fitted attribute with its arrays on the host; what is there already is itself."""
+    if isinstance(value, Steps):
+        return Steps(step._replace(labels=on_host(step.labels)) for step in value)
+    return value.get() if is_device_array(value) else value
+
+
+def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: dict) -> None:
+    """Write a fitted model, in one go or not at all.
+
+    Parameters
+    ----------
+    path : str or path
+    kind, version : str
+        The class, and the version of the package, that wrote it.
+    parameters : dict
+        Numbers, strings and None.
+    state : dict
+        Fitted attributes, on the host: arrays, sparse matrices, a path, and what JSON holds.
+
+    Raises
+    ------
+    TypeError
+        If a parameter cannot be written.
+    """
+    for name, value in parameters.items():
+        if value is not None and not isinstance(value, (str, Integral, Real)):
+            msg = (
+                f"{name} must be a number, a string or None to be saved, got {value!r}. Set it "
+                f"with set_params({name}=...), or use joblib.dump."
+            )
+            raise TypeError(msg)
+    arrays: dict[str, Any] = {}
+    plain: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, Steps):
+            for field in STEP_NUMBERS:
+                arrays[f"{name}.{field}"] = np.array([getattr(step, field) for step in value])
+            arrays[f"{name}.labels"] = np.stack([step.labels for step in value])
+            others = set(Step._fields) - {*STEP_NUMBERS, "labels"}
+            plain[name] = {"steps": [{f: getattr(step, f) for f in others} for step in value]}
+        elif sparse.issparse(value):
+            arrays |= {f"{name}.{part}": getattr(value, part) for part in PARTS}
+            plain[name] = {"shape": value.shape}
+        elif isinstance(value, np.ndarray):
+            arrays[name] = value.astype(str) if value.dtype == object else value
+        else:
+            plain[name] = {"value": value}
+    header = {"format": FORMAT, "class": kind, "version": version, "parameters": parameters}
+    content = json.dumps(header | {"state": plain}, allow_nan=False, default=_number)
+    path = Path(path)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as stream:
+            np.savez(stream, content=np.array(content), **arrays)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _number(value: Any) -> Any:
+    """Return a NumPy scalar as one of Python."""
+    if isinstance(value, np.generic):
+        return value.item()
+    msg = f"a {type(value).__name__} cannot be saved, got {value!r}."
+    raise TypeError(msg)
+
+
+def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read what `save` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    kind : str
+        The class that must have written it.
+
+    Returns
+    -------
+    parameters, state : dict
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by `save`, is damaged, or is of another format.
+    """
+    try:
+        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        content = json.loads(str(arrays.pop("content")))
+        found = content["format"], content["class"], content["version"]
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        msg = f"{path} is not a model that was saved, or is damaged: {error}"
+        raise ValueError(msg) from error
+    if found[:2] != (FORMAT, kind):
+        msg = (
+            f"{path} must hold a {kind} in format {FORMAT}, got a {found[1]} in format {found[0]}, "
+            f"written by version {found[2]}."
+        )
+        raise ValueError(msg)
+    state = {name: _restored(name, value, arrays) for name, value in content["state"].items()}
+    state |= {name: _of_strings(array) for name, array in arrays.items() if "." not in name}
+    return content["parameters"], state
+
+
+def _of_strings(array: np.ndarray) -> np.ndarray:
+    """Return names as scikit-learn has them, as objects."""
+    return array.astype(object) if array.dtype.kind == "U" else array
+
+
+def _restored(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+    """Put an attribute together again."""
+    if "shape" in value:
+        parts = tuple(arrays[f"{name}.{part}"] for part in PARTS)
+        return sparse.csr_matrix(parts, shape=value["shape"])
+    if "steps" not in value:
+        return value["value"]
+    labels = arrays[f"{name}.labels"]
+    numbers = {field: arrays[f"{name}.{field}"].tolist() for field in STEP_NUMBERS}
+    steps = []
+    for i, other in enumerate(value["steps"]):
+        pair = None if other["pair"] is None else tuple(other["pair"])
+        own = {field: numbers[field][i] for field in STEP_NUMBERS}
+        steps.append(Step(**other | own | {"pair": pair, "labels": labels[i]}))
+    return Steps(steps)

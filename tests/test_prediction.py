@@ -1,0 +1,222 @@
+"""New rows: the votes of the nearest fitted rows, on both backends."""
+
+import warnings
+
+import numpy as np
+import pytest
+from oracles import sq_distances
+from scipy import sparse
+from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, KFold
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from specialk_gpu import GraphWarning, SpecialK, knn_graph
+from specialk_gpu import neighbors as module
+from specialk_gpu.neighbors import neighbors_among
+
+BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
+normal = np.random.default_rng(5).normal
+CASES = {
+    "normal": (normal(size=(150, 5)), normal(size=(40, 5))),
+    "float32": tuple(normal(size=(n, 40)).astype(np.float32) for n in (200, 30)),
+    "grid": (np.stack(np.divmod(np.arange(36.0), 6), axis=1), normal(size=(20, 2)).round()),
+    "far off": (normal(size=(100, 3)), normal(size=(7, 3)) + 1e6),
+    "copies": (np.repeat(normal(size=(8, 2)), 20, axis=0), normal(size=(9, 2))),
+    "fewer": (normal(size=(6, 2)), normal(size=(1, 2))),
+}
+
+
+def fit(X, bk=None, **settings):
+    settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SpecialK(**settings).fit(X)
+
+
+# -- neighbours among other rows ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("data", CASES)
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_neighbors_among_rows_are_their_definition(bk, data, k):
+    X, queries = CASES[data]
+    found = neighbors_among(bk.asarray(queries), bk.asarray(X), k)
+    sq = sq_distances(np.concatenate([X, queries]))[len(X) :, : len(X)]
+    expected = np.argsort(sq, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(bk.to_numpy(found.indices), expected)
+    lengths = np.sqrt(np.take_along_axis(sq, expected, 1))
+    np.testing.assert_allclose(bk.to_numpy(found.distances), lengths, rtol=1e-15)
+
+
+def test_queries_are_searched_for_in_parts(bk, monkeypatch):
+    monkeypatch.setattr(module, "QUERY_ROWS", 7)
+    X, queries = normal(size=(5, 3)), normal(size=(40, 3))
+    found = neighbors_among(bk.asarray(queries), bk.asarray(X), 5)
+    sq = sq_distances(np.concatenate([X, queries]))[5:, :5]
+    assert found.indices.shape == (40, 5)
+    np.testing.assert_array_equal(bk.to_numpy(found.indices), np.argsort(sq, axis=1))
+
+
+@pytest.mark.parametrize(
+    ("queries", "k", "message"),
+    [
+        (np.ones((2, 4)), 1, r"queries must have as many columns as X \(3\), got 4"),
+        (
+            np.ones((2, 3)),
+            10,
+            r"n_neighbors must lie between 1 and the number of rows \(9\), got 10",
+        ),
+        (np.full((2, 3), np.nan), 1, "contains NaN"),
+        (np.ones((0, 3)), 1, "must have two dimensions, a row and a column"),
+    ],
+)
+def test_queries_that_do_not_fit_are_refused(queries, k, message):
+    with pytest.raises(ValueError, match=message):
+        neighbors_among(queries, normal(size=(9, 3)), k)
+
+
+# -- votes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
+def test_votes_are_those_of_a_neighbors_classifier(bk, affinity):
+    X, queries = normal(size=(400, 4)), normal(size=(90, 4))
+    model = fit(X, bk, affinity=affinity, n_clusters=4, n_neighbors=7)
+    oracle = KNeighborsClassifier(7).fit(X, model.labels_)
+    shares = model.predict_proba(queries)
+    assert shares.dtype == np.float64
+    np.testing.assert_allclose(shares, oracle.predict_proba(queries), atol=1e-15)
+    labels = model.predict(queries)
+    assert labels.dtype == np.int32
+    np.testing.assert_array_equal(labels, oracle.predict(queries))
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_fitted_rows_keep_their_labels(bk, metric, dtype):
+    X = load_digits().data.astype(dtype)[:700]
+    model = fit(X, bk, n_clusters=6, metric=metric)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert (model.predict_proba(X).max(axis=1) == 1).all()
+    np.testing.assert_array_equal(model.predict(X[5:6]), model.labels_[5:6])
+
+
+def test_copies_vote_once_and_keep_their_label(bk):
+    X = np.repeat(BLOBS, 12, axis=0)
+    model = fit(X, bk)
+    assert model.n_clusters_ == 3
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    own = KNeighborsClassifier(10).fit(BLOBS, model.labels_[::12])
+    queries = BLOBS[:50] + 0.3
+    np.testing.assert_allclose(model.predict_proba(queries), own.predict_proba(queries))
+
+
+def test_equal_rows_with_several_labels_share_the_vote(bk):
+    X = np.concatenate([BLOBS, BLOBS[:1]])
+    model = fit(X, bk)
+    model._votes = bk.asarray(np.r_[model.labels_[:-1], (model.labels_[0] + 1) % 3])
+    shares = model.predict_proba(X[:1])
+    assert sorted(shares[0].tolist()) == [0, 0.5, 0.5]
+    assert model.predict(X[:1])[0] == np.flatnonzero(shares[0])[0]
+
+
+def test_similarities_vote_in_proportion(bk):
+    W = knn_graph(BLOBS)
+    model = fit(W, bk, affinity="precomputed")
+    assert model.n_clusters_ == 3
+    new = np.zeros((2, 300))
+    new[0, np.flatnonzero(model.labels_ == 2)[:3]] = 1.0
+    new[0, np.flatnonzero(model.labels_ == 1)[0]] = 5.0
+    new[1, np.flatnonzero(model.labels_ == 0)[7]] = 0.1
+    expected = [[0, 5 / 8, 3 / 8], [1, 0, 0]]
+    for S in (new, sparse.csr_array(new), sparse.coo_matrix(new)):
+        np.testing.assert_allclose(model.predict_proba(S), expected)
+        assert model.predict(S).tolist() == [1, 0]
+    np.testing.assert_array_equal(model.predict(W), model.labels_)
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        (-1.0, "finite and not negative, got -1.0 at row 1, column 4"),
+        (np.nan, "finite and not negative, got nan at row 1, column 4"),
+    ],
+)
+def test_similarities_that_mean_nothing_are_refused(bk, entry, message):
+    model = fit(knn_graph(BLOBS), bk, affinity="precomputed")
+    S = np.zeros((2, 300))
+    S[0, 3], S[1, 4] = 1, entry
+    with pytest.raises(ValueError, match=message):
+        model.predict(S)
+
+
+@pytest.mark.parametrize("isolated", [True, False])
+def test_rows_without_similarity_go_where_isolated_rows_go(bk, isolated):
+    W = knn_graph(BLOBS).toarray()
+    if isolated:
+        W[4] = W[:, 4] = 0
+    model = fit(W, bk, affinity="precomputed")
+    with pytest.warns(GraphWarning, match="1 of 2 rows have no similarity"):
+        label, other = model.predict(np.stack([0 * W[0], W[9]]))
+    assert other == model.labels_[9]
+    means = [model.embedding_[model.labels_ == c].mean(axis=0) for c in range(model.n_clusters_)]
+    nearest = np.argmin(np.linalg.norm(means, axis=1))
+    assert label == (model.labels_[4] if isolated else nearest)
+
+
+# -- scikit-learn's rules -------------------------------------------------------------------------
+
+
+def test_the_model_must_be_fitted():
+    for method in ("predict", "predict_proba"):
+        with pytest.raises(NotFittedError, match="SpecialK instance is not fitted yet"):
+            getattr(SpecialK(), method)(BLOBS)
+
+
+def test_columns_must_be_those_of_the_fit():
+    model = fit(BLOBS)
+    with pytest.raises(ValueError, match="X has 2 features, but SpecialK is expecting 3"):
+        model.predict(BLOBS[:, :2])
+    with pytest.raises(ValueError, match="contains NaN"):
+        model.predict(np.full((1, 3), np.nan))
+    with pytest.raises(ValueError, match="must be numeric, got text"):
+        model.predict([["a", "b", "c"]])
+
+
+def test_pipelines_scale_new_rows_too():
+    pipeline = make_pipeline(StandardScaler(), SpecialK(backend="numpy", random_state=0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        labels = pipeline.fit_predict(BLOBS * [1, 100, 1])
+    np.testing.assert_array_equal(pipeline.predict(BLOBS * [1, 100, 1]), labels)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_grid_search_takes_a_scorer_without_labels():
+    def agreement(model, X):
+        return model.predict_proba(X).max(axis=1).mean()
+
+    X, _ = make_moons(300, noise=0.05, random_state=0)
+    model = SpecialK(backend="numpy", random_state=0, n_components=40)
+    search = GridSearchCV(model, {"alpha": [1e-4, 0.01]}, scoring=agreement, cv=KFold(3))
+    search.fit(X)
+    assert search.best_params_["alpha"] in (1e-4, 0.01)
+    assert search.best_score_ > 0.9
+    assert search.predict(X).shape == (300,)
+
+
+def test_cosine_does_not_see_lengths(bk):
+    directions = np.random.default_rng(2).normal(size=(3, 20))
+    X = np.repeat(directions, 100, axis=0) + 0.1 * normal(size=(300, 20))
+    lengths = 10.0 ** np.random.default_rng(3).uniform(-3, 3, size=(300, 1))
+    model = fit(X * lengths, bk, metric="cosine")
+    assert model.n_clusters_ == 3
+    assert np.unique(model.labels_.reshape(3, 100), axis=1).shape == (3, 1)
+    np.testing.assert_array_equal(model.predict(7 * directions), model.labels_[::100])
+    unit = X / np.linalg.norm(X, axis=1)[:, None]
+    np.testing.assert_array_equal(fit(X, bk, metric="cosine").labels_, fit(unit, bk).labels_)
+    with pytest.raises(ValueError, match="rows that are not zero, got 1 that are, .* row 2"):
+        fit(np.r_[X[:2], np.zeros((1, 20)), X], bk, metric="cosine")

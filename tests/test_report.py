@@ -1,0 +1,247 @@
+"""The page about a fitted model: what it says, and what it does in a browser."""
+
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import warnings
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits, make_blobs
+from sklearn.exceptions import NotFittedError
+
+from specialk_gpu import SpecialK, knn_graph, zz_top
+from specialk_gpu.findings import doubts, pair_matrix, typical, verdict, watershed
+
+BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
+DIGITS = load_digits().data[:600]
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+def fit(X, **settings):
+    settings = {"backend": "numpy", "random_state": 0, "full_path": True, **settings}
+    settings = {"max_clusters": 6, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SpecialK(**settings).fit(X)
+
+
+class Page(HTMLParser):
+    """The tags, texts and links of a page; fails where tags are not closed in turn."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.links, self.texts, self.ids = [], [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        if tag not in VOID:
+            self.open.append(tag)
+        for name, value in attributes:
+            if name in ("src", "href"):
+                self.links.append(value)
+            if name == "id":
+                self.ids.append(value)
+
+    def handle_startendtag(self, tag, attributes):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.texts.append(data)
+
+
+def written(model, tmp_path, **settings):
+    model.report(tmp_path / "out.html", **settings)
+    return (tmp_path / "out.html").read_text(encoding="utf-8")
+
+
+def data_of(text):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+# -- what it says ---------------------------------------------------------------------------------
+
+
+def test_the_page_is_sound_and_needs_no_network(tmp_path):
+    text = written(fit(BLOBS), tmp_path, source="<b>blobs & more</b>")
+    page = Page(text)
+    assert page.links == ["data:,"]
+    assert "http" not in text
+    assert len(set(page.ids)) == len(page.ids)
+    assert "<b>blobs" not in text
+    said = " ".join(page.texts)
+    assert "<b>blobs & more</b>: 300 rows of 3 columns" in said
+    for title in ("Why this number", "What the clusters look like", "If you doubt it"):
+        assert title in said
+
+
+def test_the_page_holds_the_path_and_its_pairs(tmp_path):
+    model = fit(BLOBS)
+    text = written(model, tmp_path)
+    data = data_of(text)
+    assert data["answer"] == model.n_clusters_ == 3
+    assert [step["k"] for step in data["steps"]] == [step.k for step in model.path_]
+    for step, given in zip(model.path_, data["steps"], strict=True):
+        assert given["sizes"] == np.bincount(step.labels).tolist()
+        if step.k > 1:
+            expected = zz_top(model.embedding_, step.labels) / np.log(10)
+            np.testing.assert_allclose(given["pairs"], expected, atol=5e-4)
+            off = np.array(given["pairs"]) - np.diag(np.full(step.k, np.inf))
+            assert off.max() == pytest.approx(step.log_p / np.log(10), abs=5e-4)
+        assert html.escape(step.reason) in text
+    assert set(data["plane"]["cluster"]) == {0, 1, 2}
+    for axis in "xy":
+        assert (min(data["plane"][axis]), max(data["plane"][axis])) == (0, 1)
+
+
+def test_pairs_are_of_distinct_rows_where_copies_are_left_out(tmp_path):
+    model = fit(np.repeat(BLOBS, 12, axis=0))
+    for step in model.path_[1:]:
+        matrix = pair_matrix(model, step.k)
+        matrix[np.diag_indices(step.k)] = -np.inf
+        assert matrix.max() == pytest.approx(step.log_p / np.log(10))
+    assert data_of(written(model, tmp_path))["answer"] == 3
+
+
+def test_images_are_those_of_the_typical_rows(tmp_path):
+    model = fit(DIGITS, n_clusters=4)
+    text = written(model, tmp_path, X=DIGITS, image_shape=(8, 8))
+    shown = [int(row) for row in re.findall(r'title="row (\d+)"', text)]
+    assert shown == np.concatenate(typical(model, 12)).tolist()
+    D, labels = model.embedding_, model.labels_
+    for c, rows in enumerate(typical(model, 12)):
+        assert (labels[rows] == c).all()
+        distance = np.linalg.norm(D - D[labels == c].mean(axis=0), axis=1)
+        others = np.setdiff1d(np.flatnonzero(labels == c), rows)
+        assert distance[rows].max() <= distance[others].min() + 1e-12
+    with pytest.raises(ValueError, match=r"images of \(7, 8\), an array of shape \(600, 56\), got"):
+        written(model, tmp_path, X=DIGITS, image_shape=(7, 8))
+
+
+@pytest.mark.parametrize(
+    ("X", "settings", "headline", "words", "doubt"),
+    [
+        (BLOBS, {}, "3 clusters, clearly", "That is far from the level", "k depends on"),
+        (BLOBS, {"n_clusters": 5}, "5 clusters", "were asked for", "k depends on"),
+        (BLOBS[:20], {"n_components": 5}, "1 cluster?", "no evidence", "too few for any split"),
+        (BLOBS, {"max_clusters": 2}, "2 clusters", "the most allowed", "Allow more clusters"),
+        (
+            BLOBS,
+            {"alpha": 1e-12},
+            "2 clusters",
+            "drop in certainty is after k = 3",
+            "watershed rule",
+        ),
+        (np.ones((30, 2)), {}, "1 cluster?", "no evidence", "too few for any split"),
+        (knn_graph(BLOBS), {"affinity": "precomputed"}, "3 clusters", "", "3 parts that no edge"),
+    ],
+)
+def test_the_page_says_how_sure_it_is_and_what_to_try(
+    tmp_path, X, settings, headline, words, doubt
+):
+    model = fit(X, **settings)
+    said = " ".join(Page(written(model, tmp_path)).texts)
+    assert headline in said
+    assert words in said
+    assert doubt in said
+
+
+def test_isolated_rows_and_near_bounds_are_doubts():
+    W = knn_graph(BLOBS).toarray()
+    W[:2] = W[:, :2] = 0
+    model = fit(W, affinity="precomputed")
+    assert any("2 rows are isolated" in found for found, _ in doubts(model))
+    path = model.path_
+    log_alpha = np.log(model.alpha)
+    model.path_ = type(path)(
+        s._replace(log_p=log_alpha - 1) if s.k == model.n_clusters_ else s for s in path
+    )
+    assert any("within a factor of 10 of alpha" in found for found, _ in doubts(model))
+    assert verdict(model)[0] == "close"
+
+
+def test_the_watershed_is_that_of_the_estimator():
+    model = fit(DIGITS, selection="watershed", max_clusters=15)
+    assert watershed(model) == model.n_clusters_
+
+
+def test_the_model_must_be_fitted(tmp_path):
+    with pytest.raises(NotFittedError):
+        SpecialK().report(tmp_path / "out.html")
+    with pytest.raises(ValueError, match=r"on the path, \[1, 2, 3, 4, 5, 6\], got 9"):
+        pair_matrix(fit(BLOBS), 9)
+
+
+# -- what it does in a browser --------------------------------------------------------------------
+
+BROWSER = os.environ.get("SPECIALK_BROWSER") or shutil.which("chromium")
+browser = pytest.mark.skipif(not BROWSER, reason="no chromium, nor SPECIALK_BROWSER naming one")
+PROBE = """<script>
+const errors = [];
+window.addEventListener("error", event => errors.push(event.message));
+const out = {};
+window.addEventListener("load", () => {
+  const detail = () => document.querySelector("#detail h3").textContent;
+  out.first = detail();
+  document.querySelector('#path tr[data-k="2"] button').click();
+  out.clicked = detail();
+  out.chosen = [...document.querySelectorAll("#path tr.chosen")].map(row => row.dataset.k);
+  document.querySelector('svg .dot[data-k="4"]').focus();
+  out.focused = detail();
+  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"}));
+  out.arrow = detail();
+  out.pressed = [...document.querySelectorAll('svg .dot[aria-pressed="true"]')]
+    .map(dot => dot.dataset.k);
+  out.cells = document.querySelectorAll("#detail .matrix td").length;
+  const sizes = () => [...document.querySelectorAll("#sizes tbody tr")]
+    .map(row => Number(row.children[1].dataset.value));
+  const rows = document.querySelectorAll("#sizes thead button")[1];
+  rows.click(); out.rising = sizes();
+  rows.click(); out.falling = sizes();
+  out.sorted = rows.closest("th").getAttribute("aria-sort");
+  const pixels = [...document.querySelectorAll("canvas")].map(canvas => {
+    const own = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+    return own.some(value => value !== 0);
+  });
+  out.drawn = pixels.length > 0 && pixels.every(Boolean);
+  out.wide = document.documentElement.scrollWidth <= window.innerWidth;
+  out.errors = errors;
+  document.body.append(Object.assign(document.createElement("pre"),
+    {id: "probe", textContent: JSON.stringify(out)}));
+});
+</script>
+"""
+
+
+@browser
+@pytest.mark.parametrize("width", [360, 1200])
+def test_the_page_works_in_a_browser(tmp_path, width):
+    model = fit(DIGITS, n_clusters=None)
+    text = written(model, tmp_path, X=DIGITS, image_shape=(8, 8))
+    page = tmp_path / "probe.html"
+    page.write_text(text.replace("<style>", f"{PROBE}<style>", 1), encoding="utf-8")
+    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"]
+    command += ["--virtual-time-budget=5000", page.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    out = json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)[1]))
+    assert out["errors"] == []
+    assert out["first"] == f"k = {model.n_clusters_}"
+    assert (out["clicked"], out["chosen"]) == ("k = 2", ["2"])
+    assert (out["focused"], out["arrow"], out["pressed"]) == ("k = 4", "k = 5", ["5"])
+    assert out["cells"] == 25
+    sizes = np.bincount(model.labels_).tolist()
+    assert out["rising"] == sorted(sizes)
+    assert out["falling"] == sorted(sizes, reverse=True)
+    assert out["sorted"] == "descending"
+    assert out["drawn"]
+    assert out["wide"]
