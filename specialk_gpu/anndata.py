@@ -39,7 +39,7 @@ def cluster(
         Whether to divide each entry by the roots of the degrees of its two cells, as in W_C
         [HD19, section 4]; else the graph is taken as it is.
     **parameters
-        Of `SpecialK`, but `affinity`.
+        Of `specialk_gpu.SpecialK`, but `affinity`.
 
     Returns
     -------
@@ -51,7 +51,7 @@ def cluster(
     KeyError
         If there is no such graph.
     ValueError, TypeError
-        As `SpecialK.fit`.
+        As `specialk_gpu.SpecialK.fit`.
     """
     import pandas as pd
 

@@ -116,7 +116,7 @@ def neighbors_graph(indices: Any, distances: Any = None, *, weights: str = "conn
     Raises
     ------
     ValueError, TypeError
-        If `indices` are no row numbers or name a row twice, or `distances` do not go with them.
+        If the indices are no row numbers or name a row twice, or the distances do not go with them.
     """
     if weights not in WEIGHTS:
         msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
