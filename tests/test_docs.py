@@ -4,6 +4,7 @@ import contextlib
 import io
 import math
 import re
+import runpy
 import sys
 from pathlib import Path
 
@@ -56,6 +57,27 @@ def test_python_blocks_run_and_print_what_the_page_shows(page, tmp_path, monkeyp
             printed = None
         else:
             printed = None
+
+
+TUTORIALS = {
+    "images": "\n9 clusters in ",
+    "single_cell": "\ninside the largest: 1\n",
+    "choosing": "\nn = 1000: blobs 3, square 4\n",
+    "from_spectral_clustering": "k = 3\nagreement: 0.97",
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", TUTORIALS)
+def test_tutorials_run_and_print_what_they_say(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SPECIALK_MNIST", raising=False)
+    runpy.run_path(str(ROOT / f"docs/tutorials/{name}.py"))
+    assert TUTORIALS[name] in capsys.readouterr().out
+
+
+def test_no_tutorial_is_left_out():
+    assert {path.stem for path in (ROOT / "docs/tutorials").glob("*.py")} == set(TUTORIALS)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
