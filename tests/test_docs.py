@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import math
 import re
 import runpy
@@ -86,6 +87,15 @@ def test_demo_prints_what_the_page_shows(page, capsys):
     assert main(["demo"]) == 0
     out = capsys.readouterr().out
     assert_same_output(out.rsplit("(", 1)[0], shown.rsplit("(", 1)[0])
+
+
+def test_figures_of_the_extension_are_those_of_the_results():
+    rows = json.loads((ROOT / "benchmarks/results/extension-numpy.json").read_text())["rows"]
+    text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
+    for key in ("extended", "fitted"):
+        for n in (5, 200):
+            mean = sum(row[key] for row in rows if row["n"] == n) / 5
+            assert f" {mean:.2f}" in text
 
 
 def test_figures_are_those_of_the_results(monkeypatch):
