@@ -11,10 +11,9 @@ from specialk_gpu.bounds import attainable_log_p, zz_top
 from specialk_gpu.storage import on_host
 from specialk_gpu.sweep import decide
 
-__all__ = ["doubts", "in_the_plane", "pair_matrix", "typical", "verdict", "watershed"]
+__all__ = ["doubts", "in_the_plane", "near_level", "pair_matrix", "typical", "verdict", "watershed"]
 
 LN10 = math.log(10)
-CLEAR = 1.0  # decades between a bound and alpha, from which the answer is clear
 
 
 def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
@@ -81,10 +80,7 @@ def verdict(model: Any) -> tuple[str, str]:
             "eigenvectors for this alpha. This is no evidence for one cluster."
         )
     worst, rejected = path[k], path.get(k + 1)
-    margins = [] if worst.pair is None else [log_alpha - worst.log_p]
-    if rejected is not None:
-        margins.append(rejected.log_p - log_alpha)
-    far = bool(margins) and min(margins) >= CLEAR * LN10
+    near = [i for i in near_level(model) if i <= k + 1]
     other = watershed(model) if len(path) > 1 else k
     parts = []
     if worst.pair is not None:
@@ -95,10 +91,25 @@ def verdict(model: Any) -> tuple[str, str]:
     if rejected is not None and rejected.pair is not None:
         split = f"Of {k + 1} clusters, two have" if k > 1 else "Split in two, the parts have"
         parts.append(f"{split} a bound of {_power(rejected.log_p)}: they may be one.")
-    parts.append("That is far from the level." if far else "The answer hangs on the level.")
+    if not near:
+        parts.append("That is far from the level.")
+    elif near[-1] >= k:
+        parts.append("The answer hangs on the level.")
+    else:
+        parts.append(f"But the bound at k = {_listed(near)} is near the level.")
     if other != k:
         parts.append(f"But the largest drop in certainty is after k = {other}.")
-    return ("clear" if far and other == k else "close"), " ".join(parts)
+    return ("close" if near or other != k else "clear"), " ".join(parts)
+
+
+def near_level(model: Any) -> list[int]:
+    """Return the k whose bound is within a factor of 10 of alpha."""
+    log_alpha = math.log(model.alpha)
+    return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
+
+
+def _listed(ks: list[int]) -> str:
+    return ", ".join(map(str, ks))
 
 
 def _power(log_p: float) -> str:
@@ -136,12 +147,10 @@ def doubts(model: Any) -> list[tuple[str, str]]:
                 'selection="watershed" takes the other.',
             )
         )
-    near = [s.k for s in model.path_ if s.pair and abs(s.log_p - math.log(model.alpha)) < LN10]
-    if near:
-        ks = ", ".join(map(str, near))
+    if near := near_level(model):
         out.append(
             (
-                f"The bound at k = {ks} is within a factor of 10 of alpha.",
+                f"The bound at k = {_listed(near)} is within a factor of 10 of alpha.",
                 "Raise n_components for finer splits, lower it for coarser ones, and see "
                 "whether k stays.",
             )
