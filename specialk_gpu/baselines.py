@@ -177,7 +177,7 @@ def self_tuning(
     Raises
     ------
     ValueError
-        If an argument is out of range.
+        If an argument is out of range, or not real and finite.
 
     Notes
     -----
@@ -186,7 +186,11 @@ def self_tuning(
     its axis, and may have several minima.
     """
     bk = backend_of(vectors)
+    values, vectors = _real(bk, "values", values, 1), _real(bk, "vectors", vectors, 2)
     n = vectors.shape[1]
+    if not tolerance >= 0:
+        msg = f"tolerance must not be negative, got {tolerance}."
+        raise ValueError(msg)
     if not 2 <= max_clusters <= n:
         msg = f"max_clusters must lie between 2 and the number of eigenvectors ({n}), "
         msg += f"got {max_clusters}."
@@ -195,16 +199,30 @@ def self_tuning(
         msg = f"values must have shape ({n},), one for each column of vectors, got {values.shape}."
         raise ValueError(msg)
     leading = np.argsort(-bk.to_numpy(values), kind="stable")[:max_clusters]
-    V = bk.xp.ascontiguousarray(vectors[:, bk.asarray(leading)].astype(np.float64))
+    V = bk.xp.ascontiguousarray(vectors[:, bk.asarray(leading)])
+    V /= float(bk.xp.abs(V).max()) or 1.0  # squares stay within range
     path, Z = [], V[:, :1]
     for k in range(2, max_clusters + 1):
         Z, cost = _aligned(bk, bk.xp.concatenate([Z, V[:, k - 1 : k]], axis=1))
-        labels = bk.xp.argmax(Z * Z, axis=1).astype(np.int32)
+        labels = bk.xp.argmax(bk.xp.abs(Z), axis=1).astype(np.int32)
         quality = 1 - (cost - 1) / k
         path.append(Alignment(k, quality, by_size(bk.xp, labels, k)))
     best = max(one.quality for one in path)
     chosen = [one for one in path if one.quality >= best - tolerance][-1]
     return SelfTuning(int(chosen.labels.max()) + 1, chosen.labels, path)
+
+
+def _real(bk: ModuleType, name: str, x: Any, n_dimensions: int) -> Any:
+    """Return an array of float64, checked."""
+    x = bk.asarray(x)
+    if x.dtype.kind not in "biuf" or x.ndim != n_dimensions or 0 in x.shape:
+        msg = f"{name} must be real numbers in {n_dimensions} dimensions, not empty, got "
+        msg += f"{x.dtype} of shape {tuple(x.shape)}."
+        raise ValueError(msg)
+    if not bk.all_true(bk.xp.isfinite(x)):
+        msg = f"{name} must be finite, got NaN or infinity."
+        raise ValueError(msg)
+    return x.astype(np.float64)
 
 
 def _aligned(bk: ModuleType, X: Any) -> tuple[Any, float]:
@@ -291,10 +309,12 @@ def eigengap(values: Any, max_clusters: int | None = None) -> int:
     Raises
     ------
     ValueError
-        If there are fewer than two eigenvalues, or `max_clusters` is out of range.
+        If there are fewer than two eigenvalues, or they are not real and finite, or
+        `max_clusters` is out of range.
     """
-    values = -np.sort(-backend_of(values).to_numpy(values))
-    if values.ndim != 1 or values.size < 2:
+    bk = backend_of(values)
+    values = -np.sort(-bk.to_numpy(_real(bk, "values", values, 1)))
+    if values.size < 2:
         msg = f"values must hold at least two eigenvalues, got shape {values.shape}."
         raise ValueError(msg)
     if max_clusters is None:

@@ -29,7 +29,9 @@ HOPE = 3.0  # last gains; a run further behind the best is given up
 LEAST = 2  # iterations before that
 GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 2  # rounds of swaps without gain
-SAMPLE_ROWS = 2**13  # that are searched where there are more than twice as many
+SAMPLE_ROWS = 2**13  # that are searched first
+MANY = 4  # times as many rows, from which on that pays
+SAMPLE_CLUSTERS = 64  # at most
 SAMPLE_PATIENCE = 7
 FAR = 2  # times fewer starts from all rows, beside those from a sample
 CANDIDATES = 12  # of a sample, to go on from with all rows
@@ -111,7 +113,7 @@ def kmeans(
     `n_init` / 3 restarts. This is done for k up to a quarter of the groups; others have `n_init`
     restarts.
 
-    Of more than 16,384 rows, and for k up to 512, a sample of 8,192 is searched in this way until
+    Of more than 32,768 rows, and for k up to 64, a sample of 8,192 is searched in this way until
     seven rounds have failed; the best twelve clusterings that it leaves, and `n_init` / 2 starts
     from all rows, are where iterations with all rows begin, and then swaps, until a round has
     failed. n_init=1 does without groups, swaps and sample.
@@ -197,12 +199,19 @@ def kmeans_batch(
     if len(seeds) != len(ks):
         msg = f"seeds must be one for each of {len(ks)} numbers of clusters, got {len(seeds)}."
         raise ValueError(msg)
-    for k in {ks[0], ks[-1]}:
+    for k in ks:
         _check_arguments(X, k, n_init, init, max_iter)
+    small = [k for k in ks if k <= SAMPLE_CLUSTERS]
+    if X.shape[0] > MANY * SAMPLE_ROWS and 0 < len(small) < len(
+        ks
+    ):  # not all are searched in a sample
+        settings = {"sample_seed": sample_seed, "n_init": n_init, "max_iter": max_iter}
+        few = kmeans_batch(X, small, seeds=seeds[: len(small)], **settings)
+        return few + kmeans_batch(X, ks[len(small) :], seeds=seeds[len(small) :], **settings)
     X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
-    many = X.shape[0] > 2 * SAMPLE_ROWS and 16 * ks[-1] <= SAMPLE_ROWS
+    many = X.shape[0] > MANY * SAMPLE_ROWS and ks[-1] <= SAMPLE_CLUSTERS
     many = many and init is None and n_init > 1
     parts = []
     if many:
@@ -514,7 +523,7 @@ def warn_of_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
     elif found.centers.shape[0] < k:
         warnings.warn(
             f"k-means found {found.centers.shape[0]} clusters where n_clusters={k} were asked "
-            "for: the data have too few distinct rows.",
+            "for: the data have too few distinct rows, up to rounding.",
             ConvergenceWarning,
             stacklevel=4,
         )

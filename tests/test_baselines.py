@@ -223,3 +223,33 @@ def test_stsc_says_how_many_clusters_it_may_try(max_clusters):
     X = np.random.default_rng(0).normal(size=(20, 2))
     with pytest.raises(ValueError, match=rf"rows less 1 \(19\), got {max_clusters}"):
         stsc(X, max_clusters)
+
+
+@pytest.mark.parametrize(
+    ("values", "vectors", "settings", "message"),
+    [
+        (np.ones(4), np.where(INDICATORS > 0.2, np.nan, 0), {}, "vectors must be finite"),
+        ([1, np.nan, 1, 1], INDICATORS, {}, "values must be finite"),
+        (np.ones(4), INDICATORS * 1j, {}, "vectors must be real .* got complex128"),
+        (np.ones(4), INDICATORS[:0], {}, r"vectors must be .* not empty, got .* \(0, 4\)"),
+        (np.ones(4), INDICATORS[:, 0], {}, "vectors must be real numbers in 2 dimensions"),
+        (np.ones(4), INDICATORS, {"tolerance": np.nan}, "tolerance must not be negative, got nan"),
+    ],
+)
+def test_what_are_no_eigenpairs_is_refused(bk, values, vectors, settings, message):
+    with pytest.raises(ValueError, match=message):
+        self_tuning(bk.asarray(values), bk.asarray(vectors), 4, **settings)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200])
+def test_the_length_of_the_vectors_does_not_matter(bk, unit):
+    V = INDICATORS @ ortho_group.rvs(4, random_state=0)
+    found = self_tuning(bk.asarray(np.ones(4)), bk.asarray(V * unit), 4)
+    assert found.n_clusters == 4
+    assert adjusted_rand_score(bk.to_numpy(found.labels), TRUTH) == 1
+
+
+@pytest.mark.parametrize("values", [[np.nan, 1, 0.5], [1, np.inf, 0.2], [1, 1j]])
+def test_eigenvalues_that_are_none_have_no_gap(bk, values):
+    with pytest.raises(ValueError, match="values must be"):
+        eigengap(bk.asarray(values))

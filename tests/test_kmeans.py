@@ -225,9 +225,9 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
     starting_centers = module.starting_centers
     monkeypatch.setattr(module, "starting_centers", spy)
     monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
-    for rows, k, more in [(201, 6, {}), (200, 6, {}), (201, 6, {"n_init": 1}), (201, 7, {})]:
+    for rows, k, more in [(401, 6, {}), (400, 6, {}), (401, 6, {"n_init": 1}), (401, 65, {})]:
         run(bk, separated(2000)[0][-rows:], k, random_state=0, **more)
-    assert searched == [100, 200, 201, 201]
+    assert searched == [100, 400, 401, 401]
 
 
 def test_a_sample_with_fewer_distinct_rows_than_clusters_will_do(bk, monkeypatch):
@@ -240,7 +240,7 @@ def test_a_sample_with_fewer_distinct_rows_than_clusters_will_do(bk, monkeypatch
 
 def test_every_number_of_clusters_sees_the_same_sample(bk, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE_ROWS", 60)
-    X, ks = bk.asarray(NOISE), [2, 3]
+    X, ks = bk.asarray(NOISE), [2, 3, 65]  # the last is too many for a sample
     for found, k in zip(kmeans_batch(X, ks, seeds=ks, sample_seed=3), ks, strict=True):
         (alone,) = kmeans_batch(X, [k], seeds=[k], sample_seed=3)
         np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(alone.labels))

@@ -66,6 +66,17 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path):
     assert len(stamps(path)) == 2  # nothing was run
 
 
+@pytest.mark.parametrize(
+    "line", [b'{"task": {"i": 2}, "resu\n', b"\0\0\n", b"\n", b'{"a": "\xc3"}\n']
+)
+def test_a_damaged_line_is_named(tmp_path, line):
+    path = tmp_path / "results.jsonl"
+    run(square, TASKS[:2], path, jobs=1)
+    path.write_bytes(path.read_bytes() + line)
+    with pytest.raises(ValueError, match="results.jsonl, line 4 is damaged: .* Take it out"):
+        run(square, TASKS, path, jobs=1)
+
+
 def test_what_failed_is_told_and_tried_again(tmp_path):
     path = tmp_path / "results.jsonl"
     good, bad = run(square, [{"x": 1}, {"x": -1}], path, jobs=1)

@@ -43,7 +43,10 @@ VARIANTS = {  # of SpecialK: the key of the result, and the name
 def measured(name: str) -> str:
     """Say where the results of an experiment were measured: once for each kind of machine."""
     path = RESULTS / f"paper-{name}.jsonl"
-    return "Measured on " + " ".join(dict.fromkeys(machine(stamp) for stamp in stamps(path)))
+    found = stamps(path)
+    commits = ", ".join(dict.fromkeys(stamp["commit"][:7] for stamp in found if stamp["commit"]))
+    machines = " ".join(dict.fromkeys(machine(stamp) for stamp in found))
+    return f"Measured on {machines} With the code of {commits}."
 
 
 def results(name: str) -> list[dict[str, Any]]:
@@ -206,8 +209,7 @@ for PyTorch, which nothing here uses, so that `pip install --no-deps clustpy` wi
 $\\alpha = 0.01$, k up to 5; ClustPy's methods go somewhat further. PGMeans and those after it see
 the paper's 50 columns of D, STSC [[ZP04]](references.md#zp04) the points, the eigengap heuristic
 [[Lux07]](references.md#lux07) $W_C$ and $W_R$ normalised by their degrees. An area is how often a
-k was found; the band is the true one. The command has DipMeans, the gap statistic and XMeans, too;
-methods are listed whose sets are all done.
+k was found; the band is the true one.
 
 ![k found against noise](figures/figure2.svg)
 

@@ -66,24 +66,35 @@ def read(path: Path) -> list[Row]:
     """Return the rows of a file of results, of each task the last."""
     if not path.exists():
         return []
-    rows = [json.loads(line) for line in _whole(path).splitlines()]
+    rows = _lines(path)
     return list({_key(row["task"]): row for row in rows if "task" in row}.values())
 
 
 def stamps(path: Path) -> list[dict[str, Any]]:
     """Return the stamps of all runs that wrote to a file of results."""
-    rows = (json.loads(line) for line in _whole(path).splitlines())
-    return [row["stamp"] for row in rows if "stamp" in row]
+    return [row["stamp"] for row in _lines(path) if "stamp" in row]
+
+
+def _lines(path: Path) -> list[Row]:
+    """Return what the lines hold; ValueError names one that is damaged."""
+    out = []
+    for number, line in enumerate(_whole(path).split(b"\n")[:-1], start=1):
+        try:
+            out.append(json.loads(line))
+        except ValueError as error:
+            msg = f"{path}, line {number} is damaged: {error}. Take it out to do its task again."
+            raise ValueError(msg) from error
+    return out
 
 
 def _key(task: Task) -> str:
     return json.dumps(task, sort_keys=True)
 
 
-def _whole(path: Path) -> str:
-    """Return the text up to the last line that was written to its end."""
-    text = path.read_bytes().decode()
-    return text[: text.rfind("\n") + 1]
+def _whole(path: Path) -> bytes:
+    """Return the content up to the last line that was written to its end."""
+    content = path.read_bytes()
+    return content[: content.rfind(b"\n") + 1]
 
 
 def _opened(path: Path, more: bool) -> Any:  # noqa: FBT001 - a private function
@@ -91,7 +102,7 @@ def _opened(path: Path, more: bool) -> Any:  # noqa: FBT001 - a private function
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         with path.open("rb+") as file:
-            file.truncate(len(_whole(path).encode()))
+            file.truncate(len(_whole(path)))
     lines = path.open("a", encoding="utf-8", newline="\n")
     if more:
         lines.write(json.dumps({"stamp": stamp()}) + "\n")
