@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,11 @@ def cluster(
     path = model.path_.to_frame()
     first, second = np.array([(-1, -1) if p is None else p for p in path["pair"]]).T
     adata.uns[key_added] = {
-        "params": {name: value for name, value in given.items() if value is not None},
+        "params": {
+            name: value if isinstance(value, (str, Real)) else str(value)
+            for name, value in given.items()
+            if value is not None
+        },
         "n_clusters": model.n_clusters_,
         "path": path.drop(columns="pair").assign(pair_0=first, pair_1=second),
     }

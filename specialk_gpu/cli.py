@@ -219,6 +219,9 @@ def _fit(options, warned):
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in _PARAMETERS}
     X = _read(options, options.input)
+    if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
+        msg = f"--image-shape must have as many pixels as the rows have columns ({X.shape[1]})"
+        raise ValueError(msg)
     true_labels = None
     if options.true_labels:
         true_labels = files.read_labels(options.true_labels)
@@ -272,6 +275,9 @@ def _report(options, _warned):
     _check_outputs(options, (options.model, options.input), ("output",), labels=False)
     if bool(options.input) != bool(options.image_shape):
         msg = "--input and --image-shape go together: the images, and their height and width"
+        raise ValueError(msg)
+    if not options.input and (options.key or options.header != "auto"):
+        msg = "--key and --header say how to read --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
     X = _read(options, options.input) if options.input else None
@@ -341,7 +347,7 @@ def _check_outputs(options, inputs, names, *, labels=True):
         raise ValueError(msg)
     taken = {path.resolve() for path in inputs if path}
     for name in names:
-        flag, path = f"--{name}", getattr(options, name)
+        flag, path = f"--{name}" if labels else name.upper(), getattr(options, name)
         if path is None:
             continue
         if path.is_dir() or not path.parent.is_dir():

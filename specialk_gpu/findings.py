@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,32 @@ from specialk_gpu.bounds import attainable_log_p, zz_top
 from specialk_gpu.storage import on_host
 from specialk_gpu.sweep import decide
 
-__all__ = ["doubts", "in_the_plane", "near_level", "pair_matrix", "typical", "verdict", "watershed"]
+__all__ = [
+    "counted",
+    "doubts",
+    "images",
+    "in_the_plane",
+    "near_level",
+    "pair_matrix",
+    "settings",
+    "typical",
+    "verdict",
+    "watershed",
+]
 
 LN10 = math.log(10)
+DROP = 0.01  # of certainty, from which the watershed is one
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def settings(model: Any) -> SimpleNamespace:
+    """Return the parameters that a model was fitted with, whatever was set since."""
+    return SimpleNamespace(**model._settings)
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 row" and "2 rows"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
@@ -49,9 +73,28 @@ def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
 
 
 def watershed(model: Any) -> int:
-    """Return the k that the watershed rule takes on the path of a fitted model."""
+    """Return the k that the watershed rule takes on the path of a fitted model.
+
+    That is the decision, where certainty hardly drops, or the path does not go beyond it.
+    """
     ks, log_p = zip(*((step.k, step.log_p) for step in model.path_), strict=True)
-    return decide(ks, log_p, alpha=model.alpha, selection="watershed")
+    certainty = -np.expm1(np.array(log_p))
+    if ks[-1] <= model.n_clusters_ or (certainty[:-1] - certainty[1:]).max(initial=0) < DROP:
+        return model.n_clusters_
+    return decide(ks, log_p, alpha=settings(model).alpha, selection="watershed")
+
+
+def near_level(model: Any) -> list[int]:
+    """Return the k whose bound is within a factor of 10 of alpha."""
+    log_alpha = math.log(settings(model).alpha)
+    return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
+
+
+def _powerless(model: Any) -> bool:
+    """Say whether no split could have been accepted, as a PowerWarning does."""
+    m, n = model.embedding_.shape
+    m = m if model._distinct is None else len(model._distinct)
+    return attainable_log_p(m, n) > math.log(settings(model).alpha)
 
 
 def verdict(model: Any) -> tuple[str, str]:
@@ -67,45 +110,45 @@ def verdict(model: Any) -> tuple[str, str]:
     sureness : {"given", "limit", "no power", "clear", "close"}
     words : str
     """
-    k, path = model.n_clusters_, {step.k: step for step in model.path_}
-    m, n = model.embedding_.shape
-    if model.n_clusters is not None:
-        return "given", f"{k} clusters were asked for; their number was not tested."
+    given, k = settings(model), model.n_clusters_
+    path = {step.k: step for step in model.path_}
+    if given.n_clusters is not None:
+        return "given", f"{counted(k, 'cluster')} were asked for; their number was not tested."
     if model.limit_reached_:
         return "limit", f"The search ended at {k} clusters, the most allowed. There may be more."
-    log_alpha = math.log(model.alpha)
-    if k == 1 and attainable_log_p(m, n) > log_alpha:
+    if k == 1 and _powerless(model):
         return "no power", (
             "No split was accepted, but none could have been: there are too few rows or "
             "eigenvectors for this alpha. This is no evidence for one cluster."
         )
-    worst, rejected = path[k], path.get(k + 1)
-    near = [i for i in near_level(model) if i <= k + 1]
-    other = watershed(model) if len(path) > 1 else k
+    log_alpha, own, beyond = math.log(given.alpha), path.get(k), path.get(k + 1)
     parts = []
-    if worst.pair is not None:
+    if own is not None and own.pair is not None:
         parts.append(
-            f"Of {k} clusters, the two that are most alike have a bound of {_power(worst.log_p)}, "
-            f"where {model.alpha:g} is allowed."
+            f"Of {k} clusters, the two that are most alike have a bound of {_power(own.log_p)}; "
+            f"alpha is {given.alpha:g}."
         )
-    if rejected is not None and rejected.pair is not None:
+    if k == given.min_clusters > 1 and (own is None or own.log_p > log_alpha):
+        parts.append("Fewer were not allowed (min_clusters), and this number was not tested.")
+        return "given", " ".join(parts)
+    if beyond is not None and beyond.pair is not None:
         split = f"Of {k + 1} clusters, two have" if k > 1 else "Split in two, the parts have"
-        parts.append(f"{split} a bound of {_power(rejected.log_p)}: they may be one.")
+        parts.append(f"{split} a bound of {_power(beyond.log_p)}: they may be one.")
+    if given.selection == "watershed":
+        parts.append("The answer is where certainty drops most, whatever alpha.")
+        sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
+        return ("clear" if sure else "close"), " ".join(parts)
+    near = [i for i in near_level(model) if i <= k + 1]
+    other = watershed(model)
     if not near:
-        parts.append("That is far from the level.")
+        parts.append("No bound up to there is near alpha.")
     elif near[-1] >= k:
-        parts.append("The answer hangs on the level.")
+        parts.append("That is near alpha: the answer could as well be another.")
     else:
-        parts.append(f"But the bound at k = {_listed(near)} is near the level.")
+        parts.append(f"But the bound at k = {_listed(near)} is near alpha.")
     if other != k:
-        parts.append(f"But the largest drop in certainty is after k = {other}.")
+        parts.append(f"But certainty drops most after k = {other}.")
     return ("close" if near or other != k else "clear"), " ".join(parts)
-
-
-def near_level(model: Any) -> list[int]:
-    """Return the k whose bound is within a factor of 10 of alpha."""
-    log_alpha = math.log(model.alpha)
-    return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
 
 
 def _listed(ks: list[int]) -> str:
@@ -114,7 +157,11 @@ def _listed(ks: list[int]) -> str:
 
 def _power(log_p: float) -> str:
     """Return a probability in words."""
-    return f"{math.exp(log_p):.2g}" if log_p > -3 * LN10 else f"10^{log_p / LN10:.1f}"
+    if log_p > -3 * LN10:
+        return f"{math.exp(log_p):.2g}"
+    exponent = math.floor(log_p / LN10)
+    mantissa = 10 ** (log_p / LN10 - exponent)
+    return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
 def doubts(model: Any) -> list[tuple[str, str]]:
@@ -128,21 +175,20 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     Returns
     -------
     list of (finding, advice)
-        Those that apply, and at last what always does.
+        Those that apply.
     """
+    given, k, n = settings(model), model.n_clusters_, model.embedding_.shape[1]
     out = []
-    m, n = model.embedding_.shape
-    k = model.n_clusters_
     if model.limit_reached_:
-        most = model.max_clusters
+        most = given.max_clusters
         out.append((f"The search ended at max_clusters={most}.", "Allow more clusters."))
-    if model.n_clusters is None and attainable_log_p(m, n) > math.log(model.alpha):
-        advice = "Raise n_components or alpha, or use more rows."
-        out.append((f"{m} rows and {n} eigenvectors are too few for any split.", advice))
-    if len(model.path_) > 1 and (other := watershed(model)) != k:
+    if given.n_clusters is None and _powerless(model):
+        found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
+        out.append((found, "Raise n_components or alpha."))
+    if given.selection == "first" and (other := watershed(model)) != k:
         out.append(
             (
-                f"The watershed rule takes k = {other} on this path, the decision is k = {k}.",
+                f"Certainty drops most after k = {other}; the decision is k = {k}.",
                 "Look at both clusterings: the labels of each k are in path_. "
                 'selection="watershed" takes the other.',
             )
@@ -155,29 +201,44 @@ def doubts(model: Any) -> list[tuple[str, str]]:
                 "whether k stays.",
             )
         )
-    indptr = on_host(model.affinity_matrix_).indptr
+    out += _doubts_of_the_graph(model)
+    if given.n_clusters is None:
+        out.append(
+            (
+                f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
+                "Fit with half and with twice as many (n_components); a k that stays can be "
+                "trusted.",
+            )
+        )
+    else:
+        out.append(
+            ("The number of clusters was given.", "Fit without n_clusters to see what is found.")
+        )
+    return out
+
+
+ISOLATED = {
+    "nearest_neighbors": "They are copies of each other.",
+    "radius_neighbors": 'Raise coverage, or take affinity="nearest_neighbors".',
+    "precomputed": "Leave them out, or join them to others in the graph.",
+}
+APART = {
+    "nearest_neighbors": "Raise n_neighbors to join them.",
+    "radius_neighbors": "Raise n_neighbors or coverage to join them.",
+    "precomputed": "Join them in the graph, or cluster each by itself.",
+}
+
+
+def _doubts_of_the_graph(model: Any) -> list[tuple[str, str]]:
+    affinity, out = settings(model).affinity, []
+    indptr = on_host(model.affinity_matrix_.indptr)
     if n_isolated := int((np.diff(indptr) == 0).sum()):
-        out.append(
-            (
-                f"{n_isolated} rows are isolated: no edge joins them to others.",
-                'Their labels mean nothing. Raise coverage, or take affinity="nearest_neighbors".',
-            )
-        )
-    if model.n_graph_components_ - n_isolated > 1:
-        out.append(
-            (
-                f"The graph falls into {model.n_graph_components_ - n_isolated} parts that no "
-                "edge joins.",
-                "Parts smaller than 1/n of the rows may not be told apart. Raise n_neighbors to "
-                "join them.",
-            )
-        )
-    out.append(
-        (
-            f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
-            "Fit with a half and with twice as many (n_components); a k that stays can be trusted.",
-        )
-    )
+        found = f"No edge joins {counted(n_isolated, 'row')} to others."
+        out.append((found, f"Their labels mean nothing. {ISOLATED[affinity]}"))
+    if (n_parts := model.n_graph_components_ - n_isolated) > 1:
+        advice = "Parts smaller than 1/n of the rows may not be told apart. "
+        found = f"The graph falls into {n_parts} parts that no edge joins."
+        out.append((found, advice + APART[affinity]))
     return out
 
 
@@ -190,6 +251,27 @@ def typical(model: Any, n_members: int) -> list[np.ndarray]:
         sq = ((D[rows] - D[rows].mean(axis=0)) ** 2).sum(axis=1)
         out.append(rows[np.argsort(sq, kind="stable")[:n_members]])
     return out
+
+
+def images(model: Any, X: Any, shape: Any, name: str) -> np.ndarray:
+    """Return the rows of X as images: (m, height, width).
+
+    Raises
+    ------
+    ValueError
+        If the shape, a parameter of that name, is none, or X has not that many columns and the rows
+        of the fit.
+    """
+    sizes = np.asarray(shape)
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 1:
+        msg = f"{name} must be a height and a width, such as (28, 28), got {shape!r}."
+        raise ValueError(msg)
+    X = np.asarray(on_host(X))
+    expected = len(model.labels_), int(sizes.prod())
+    if X.shape != expected:
+        msg = f"X must hold images of {name}={shape}, of shape {expected}, got {X.shape}."
+        raise ValueError(msg)
+    return X.reshape(-1, *sizes.tolist())
 
 
 def in_the_plane(model: Any) -> np.ndarray:

@@ -136,6 +136,9 @@ def neighbors_graph(indices: Any, distances: Any = None, *, weights: str = "conn
     row, column = xp.arange(m * k) // k, indices.astype(np.int64).ravel()
     keep = (column >= 0) & (column != row)
     row, column, length = row[keep], column[keep], None
+    if not int(row.size):
+        msg = "indices must name neighbours, got none beside the rows themselves."
+        raise ValueError(msg)
     if xp.unique(row * m + column).size < row.size:
         msg = "indices must name each neighbour of a row once, got the same one twice."
         raise ValueError(msg)

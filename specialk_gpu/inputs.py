@@ -40,8 +40,7 @@ def checked(
     ValueError, TypeError
         If X is not what the estimator takes.
     """
-    if precomputed:
-        X = _adjacency(X)
+    X = _adjacency(X, precomputed)
     on_device = is_device_array(X)
     if on_device:
         X = bk.asarray(X)
@@ -74,12 +73,21 @@ def checked(
     return bk.asarray(X)
 
 
-def _adjacency(graph: Any) -> Any:
+def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private function
     """Return the matrix of a graph of NetworkX or igraph, in the order of its nodes.
 
     Edges without an attribute "weight" have weight 1. What is no such graph is returned.
     """
     library = type(graph).__module__.partition(".")[0]
+    if library in ("networkx", "igraph"):
+        if not allowed:
+            msg = f"a graph of {library} goes with affinity='precomputed'."
+            raise TypeError(msg)
+        n_nodes = graph.number_of_nodes() if library == "networkx" else graph.vcount()
+        n_edges = graph.number_of_edges() if library == "networkx" else graph.ecount()
+        if n_nodes < 2 or not n_edges:
+            msg = f"the graph must have two nodes and an edge, got {n_nodes} and {n_edges}."
+            raise ValueError(msg)
     if library == "networkx":
         import networkx
 

@@ -8,7 +8,15 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu.findings import LN10, in_the_plane, pair_matrix, typical, watershed
+from specialk_gpu.findings import (
+    LN10,
+    images,
+    in_the_plane,
+    pair_matrix,
+    settings,
+    typical,
+    watershed,
+)
 from specialk_gpu.storage import on_host
 
 __all__ = ["cluster_sizes", "embedding", "members", "pairs", "path", "spectrum"]
@@ -55,8 +63,8 @@ def path(model: Any, ax: Any = None) -> Any:
             ax.scatter(ks[mask], shown[mask], marker=marker, color=color, label=name, zorder=2)
     for k, value in zip(ks[log10_p < FLOOR], shown[log10_p < FLOOR], strict=True):
         ax.annotate("below", (k, value), ha="center", va="bottom", fontsize="small")
-    threshold = math.log10(model.alpha)
-    ax.axhline(threshold, color="0.3", linestyle="--", label=f"alpha = {model.alpha:g}")
+    threshold = math.log10(settings(model).alpha)
+    ax.axhline(threshold, color="0.3", linestyle="--", label=f"alpha = {settings(model).alpha:g}")
     ax.axvline(model.n_clusters_, color="C2", linewidth=6, alpha=0.25, zorder=0, label="decision")
     if len(steps) > 1 and (k := watershed(model)) != model.n_clusters_:
         ax.axvline(k, color="C4", linestyle=":", zorder=0, label="watershed")
@@ -171,6 +179,9 @@ def embedding(model: Any, ax: Any = None, *, points: Any = None, max_points: int
     ax = _axes(ax)
     labels = on_host(model.labels_)
     names = "xy"
+    if max_points < 1:
+        msg = f"max_points must be at least 1, got {max_points}."
+        raise ValueError(msg)
     if points is None:
         points, names = in_the_plane(model), ("component 1", "component 2")
     points = np.asarray(on_host(points))
@@ -216,19 +227,14 @@ def members(
         If the rows of X are no images of that shape.
     """
     check_is_fitted(model)
-    labels = on_host(model.labels_)
-    X = np.asarray(on_host(X))
-    if X.shape != (labels.size, shape[0] * shape[1]):
-        expected = labels.size, shape[0] * shape[1]
-        msg = f"X must hold images of {shape}, an array of shape {expected}, got {X.shape}."
-        raise ValueError(msg)
+    pictures = images(model, X, shape, "shape")
     ax = _axes(ax)
     height, width = shape
     board = np.full((model.n_clusters_ * (height + 1), n_members * (width + 1)), np.nan)
     for c, rows in enumerate(typical(model, n_members)):
         for i, row in enumerate(rows):
             place = slice(c * (height + 1), c * (height + 1) + height)
-            board[place, i * (width + 1) : i * (width + 1) + width] = X[row].reshape(shape)
+            board[place, i * (width + 1) : i * (width + 1) + width] = pictures[row]
     ax.imshow(board, cmap="gray_r")
     ax.set_yticks((np.arange(model.n_clusters_) + 0.5) * (height + 1), range(model.n_clusters_))
     ax.set(ylabel="cluster", xticks=[])

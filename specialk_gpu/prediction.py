@@ -87,6 +87,9 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
             f"{float(S.data[at])} at row {int(row[at])}, column {int(S.indices[at])}."
         )
         raise ValueError(msg)
+    largest = float(S.data.max()) if S.nnz else 0.0
+    if largest > 1e150:  # sums must stay finite
+        S = S / largest
     place = row * n_clusters + labels[S.indices]
     total = xp.bincount(place, S.data, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)
     alone = xp.flatnonzero(total.sum(axis=1) == 0)

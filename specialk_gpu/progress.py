@@ -61,6 +61,8 @@ class _Bars:
             self.bar = self.tqdm(desc=stage, total=total or None, **settings)
             self.stage = stage
         self.bar.update(done - self.bar.n)
+        if done >= total > 0:
+            self.close()  # before the log says something
 
     def close(self) -> None:
         """Take the bar away."""

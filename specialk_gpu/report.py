@@ -7,6 +7,7 @@ import html
 import json
 import math
 from importlib import resources
+from inspect import signature
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -14,7 +15,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu.findings import LN10, doubts, in_the_plane, pair_matrix, typical, verdict
+from specialk_gpu.findings import (
+    LN10,
+    counted,
+    doubts,
+    images,
+    in_the_plane,
+    pair_matrix,
+    settings,
+    typical,
+    verdict,
+)
 from specialk_gpu.stamp import package_versions
 from specialk_gpu.storage import on_host
 
@@ -65,13 +76,15 @@ def report(
     check_is_fitted(model)
     steps = [_step(model, step) for step in model.path_]
     k, (m, n) = model.n_clusters_, model.embedding_.shape
-    headline = _count(k, "cluster")
+    headline = counted(k, "cluster")
     sure, words = verdict(model)
-    rows = model.n_features_in_ if model.affinity != "precomputed" else None
-    told = f"{m:,} rows" + (f" of {rows:,} columns" if rows else ", given by a graph")
+    given = settings(model)
+    rows = model.n_features_in_ if given.affinity != "precomputed" else None
+    told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
     plane, shown = _plane(model)
     data = {
         "answer": k,
+        "first": next((step.k for step in model.path_ if step.pair is not None), k),
         "steps": steps,
         "plane": plane,
         "colors": COLORS,
@@ -82,9 +95,12 @@ def report(
         "source": html.escape(f"{source}: {told}" if source else told),
         "headline": headline + {"clear": ", clearly", "no power": "?"}.get(sure, ""),
         "verdict": html.escape(words),
-        "alpha": f"{model.alpha:g}",
+        "alpha": f"{given.alpha:g}",
         "rule": _rule(model),
         "chart": _chart(model),
+        "choose": "Choose a k"
+        + (", in the picture or" if len(steps) > 1 else "")
+        + " in the table",
         "path": "\n".join(_path_row(step, k) for step in model.path_),
         "clusters": "\n".join(_cluster_rows(model, steps)),
         "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
@@ -105,10 +121,6 @@ def report(
     Path(path).write_text(page, encoding="utf-8")
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
 def _step(model: Any, step: Any) -> dict[str, Any]:
     """Return what the page needs of one k."""
     sizes = np.bincount(on_host(step.labels), minlength=step.k).tolist()
@@ -119,9 +131,9 @@ def _step(model: Any, step: Any) -> dict[str, Any]:
 
 
 def _rule(model: Any) -> str:
-    if model.n_clusters is not None:
+    if settings(model).n_clusters is not None:
         return "Here k was given, and the bound decided nothing."
-    if model.selection == "watershed":
+    if settings(model).selection == "watershed":
         return "The answer is the last k before the largest drop in certainty."
     return "The first k that is not accepted is one too many."
 
@@ -151,7 +163,7 @@ def _chart(model: Any) -> str:
     def y(log10_p: float) -> float:
         return TOP + max(log10_p, floor) / floor * (HEIGHT - TOP - BOTTOM)
 
-    alpha = y(math.log10(model.alpha))
+    alpha = y(math.log10(settings(model).alpha))
     parts = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
         'aria-label="log10 p of the worst pair against k">'
@@ -235,13 +247,13 @@ def _cluster_rows(model: Any, steps: list[dict[str, Any]]) -> list[str]:
 
 def _members(model: Any, X: Any, shape: tuple[int, int] | None) -> str:
     """Return typical rows of each cluster as images, if they are such."""
-    if X is None or shape is None:
+    if X is None and shape is None:
         return ""
-    X, (height, width) = np.asarray(on_host(X)), shape
-    expected = len(model.labels_), height * width
-    if X.shape != expected:
-        msg = f"X must hold images of {shape}, an array of shape {expected}, got {X.shape}."
+    if X is None or shape is None:
+        msg = "X and image_shape go together: the images, and their height and width."
         raise ValueError(msg)
+    X = images(model, X, shape, "image_shape")
+    height, width = X.shape[1:]
     chosen = typical(model, 12)
     low = min(float(X[rows].min()) for rows in chosen)
     high = max(float(X[rows].max()) for rows in chosen)
@@ -263,14 +275,16 @@ def _facts(model: Any, n: int) -> list[tuple[str, str]]:
     """Return names and values of what a reader needs to do it again."""
     timings = ", ".join(f"{name} {spent:.3g} s" for name, spent in model.timings_.items())
     residual = float(np.max(on_host(model.residuals_)))
-    changed = {
-        name: value
-        for name, value in model.get_params().items()
-        if value != type(model)().get_params()[name]
-    }
-    parameters = ", ".join(f"{name}={value!r}" for name, value in changed.items()) or "none"
+    given = settings(model)
+    defaults = signature(type(model).__init__).parameters
+    changed = [
+        f"{name}={value!r}"
+        for name, value in vars(given).items()
+        if name not in defaults or value != defaults[name].default
+    ]
+    parameters = ", ".join(changed) or "none"
     graph = (
-        f"{model.affinity_matrix_.nnz:,} entries, {_count(model.n_graph_components_, 'component')}"
+        f"{model.affinity_matrix_.nnz:,} entries, {counted(model.n_graph_components_, 'component')}"
     )
     if model.radius_ is not None:
         graph += f", radius {model.radius_:.6g}"
@@ -278,7 +292,7 @@ def _facts(model: Any, n: int) -> list[tuple[str, str]]:
     return [
         ("time", f"{sum(model.timings_.values()):.3g} s: {timings}"),
         ("backend", model.backend_),
-        ("graph", f"{model.affinity}: {graph}"),
+        ("graph", f"{given.affinity}: {graph}"),
         ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),
         ("parameters set", parameters),
         ("versions now", versions),

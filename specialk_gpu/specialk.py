@@ -50,6 +50,10 @@ REMEDIES = {
 }
 
 
+NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that say nothing about a result
+KEPT = ("_voters", "_votes", "_distinct", "_settings")  # beside what ends in an underscore
+
+
 class SpecialK(ClusterMixin, BaseEstimator):
     r"""Spectral clustering that finds the number of clusters, one included [HD19].
 
@@ -327,6 +331,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         out = _same if on_device or bk.name == "numpy" else on_host
         self._voters = None if self.affinity == "precomputed" else out(X)
         self._votes = out(result.labels)
+        kept = self.get_params(deep=False)
+        self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
         self._distinct = None
         if group is not None:
             self._distinct = out(bk.xp.unique(group, return_index=True)[1])
@@ -413,8 +419,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 shares = shares_of_similarities(rows, D, votes, k)
             else:
                 voters = bk.asarray(on_host(self._voters))
-                rows = in_metric(rows, self.metric)
-                n_voters = min(self.n_neighbors, voters.shape[0])
+                rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
+                n_voters = min(self._settings["n_neighbors"], voters.shape[0])
                 shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
         return shares, _same if is_device_array(X) or bk.name == "numpy" else on_host
 
@@ -440,7 +446,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         fitted = {
             name: on_host(value)
             for name, value in vars(self).items()
-            if name in ("_voters", "_votes", "_distinct") or name.endswith("_")
+            if name in KEPT or name.endswith("_")
         }
         save(path, type(self).__name__, __version__, self.get_params(), fitted)
 
@@ -608,6 +614,13 @@ def _logging(verbose: int) -> Iterator[None]:
         logger.setLevel(level)
         if handler is not None:
             logger.removeHandler(handler)
+
+
+def _in_dtype(X: Any, dtype: Any) -> Any:
+    """Return X in the dtype of the fitted rows, if that loses nothing, else as it is."""
+    with np.errstate(over="ignore"):
+        converted = X.astype(dtype, copy=False)
+    return converted if bool((converted == X).all()) else X
 
 
 def _spread(result: Any, group: Any) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 import zipfile
 from numbers import Integral, Real
 from pathlib import Path
@@ -53,7 +54,7 @@ def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: 
         If a parameter cannot be written.
     """
     for name, value in parameters.items():
-        if value is not None and not isinstance(value, (str, Integral, Real)):
+        if value is not None and not isinstance(value, (str, Integral, Real, np.bool)):
             msg = (
                 f"{name} must be a number, a string or None to be saved, got {value!r}. Set it "
                 f"with set_params({name}=...), or use joblib.dump."
@@ -78,6 +79,9 @@ def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: 
     header = {"format": FORMAT, "class": kind, "version": version, "parameters": parameters}
     content = json.dumps(header | {"state": plain}, allow_nan=False, default=_number)
     path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        msg = f"{path} must name a file in a folder that exists."
+        raise OSError(msg)
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         with partial.open("wb") as stream:
@@ -113,12 +117,23 @@ def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     ValueError
         If the file was not written by `save`, is damaged, or is of another format.
     """
+    if Path(path).is_file() and not zipfile.is_zipfile(path):
+        msg = f"{path} is not a model that was saved, or is damaged: it is no .npz file"
+        raise ValueError(msg)
     try:
-        with Path(path).open("rb") as stream, np.load(stream, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
+        with warnings.catch_warnings(), Path(path).open("rb") as stream:
+            warnings.simplefilter("error")  # what NumPy only doubts
+            with np.load(stream, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
         content = json.loads(str(arrays.pop("content")))
         found = content["format"], content["class"], content["version"]
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile) as error:
+        parameters, plain = content["parameters"], content["state"]
+        state = {}
+        if found[:2] == (FORMAT, kind):
+            state = {name: _restored(name, value, arrays) for name, value in plain.items()}
+    except OSError:
+        raise
+    except Exception as error:  # damage shows in many ways
         msg = f"{path} is not a model that was saved, or is damaged: {error}"
         raise ValueError(msg) from error
     if found[:2] != (FORMAT, kind):
@@ -127,9 +142,8 @@ def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
             f"written by version {found[2]}."
         )
         raise ValueError(msg)
-    state = {name: _restored(name, value, arrays) for name, value in content["state"].items()}
     state |= {name: _of_strings(array) for name, array in arrays.items() if "." not in name}
-    return content["parameters"], state
+    return parameters, state
 
 
 def _of_strings(array: np.ndarray) -> np.ndarray:

@@ -15,7 +15,6 @@ from sklearn.utils import check_random_state
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
-from specialk_gpu.progress import tell
 
 __all__ = ["LimitWarning", "Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
 
@@ -270,7 +269,6 @@ def sweep(
             powerless = False
         reason = _reason(k, n_found, log_p, log_alpha, powerless, n_clusters, min_clusters)
         steps.append(Step(k, log_p, pair, accepted, reason, found.inertia, labels))
-        tell("numbers of clusters", k - first + 1, last - first + 1 if to_the_end else 0)
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # what was tried beyond is thrown away

@@ -65,6 +65,12 @@ def test_the_graph_is_normalised_as_that_of_the_neighbours():
     assert {"k", "specialk"} <= set(adata.obs)
 
 
+def test_a_generator_as_random_state_can_be_written(tmp_path):
+    adata = cells()
+    run(adata, random_state=np.random.RandomState(0))
+    adata.write_h5ad(tmp_path / "cells.h5ad")
+
+
 def test_what_is_not_there_is_named():
     adata = cells()
     with pytest.raises(KeyError, match="has no 'other', only: connectivities"):

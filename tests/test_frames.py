@@ -93,6 +93,18 @@ def test_graphs_are_their_adjacency(build):
     assert abs(W - model.affinity_matrix_).max() < 1e-15
 
 
+@pytest.mark.parametrize("graph", [networkx.Graph(), igraph.Graph(), igraph.Graph(4)])
+def test_graphs_without_edges_are_refused(graph):
+    with pytest.raises(ValueError, match="must have two nodes and an edge, got"):
+        SpecialK(backend="numpy", affinity="precomputed").fit(graph)
+
+
+@pytest.mark.parametrize("graph", [networkx.path_graph(5), igraph.Graph.Ring(5)])
+def test_graphs_are_no_features(graph):
+    with pytest.raises(TypeError, match="a graph of .* goes with affinity='precomputed'"):
+        SpecialK(backend="numpy").fit(graph)
+
+
 def test_edges_without_weights_count_one():
     model = SpecialK(backend="numpy", affinity="precomputed", n_clusters=1)
     for graph in (networkx.path_graph(5), igraph.Graph.Ring(5, circular=False)):

@@ -83,6 +83,7 @@ def test_neighbors_that_were_not_found_are_left_out(bk):
         ([[1, 1], [0, -1]], {}, ValueError, "each neighbour of a row once, got the same one twice"),
         ([[1], [0]], {"weights": "distance"}, ValueError, r"shape of indices, \(2, 1\), got \(\)"),
         ([[1], [0]], {"weights": "distance", "distances": [[-1], [1]]}, ValueError, "not negative"),
+        ([[0], [1]], {}, ValueError, "must name neighbours, got none beside the rows themselves"),
         ([[1], [0]], {"weights": "other"}, ValueError, "weights must be one of .* got 'other'"),
     ],
 )

@@ -40,7 +40,7 @@ LAYERS = {
     "seeding": {"backend"},
     "kmeans": {"backend", "seeding"},
     "bounds": {"backend"},
-    "sweep": {"backend", "bounds", "kmeans", "progress"},
+    "sweep": {"backend", "bounds", "kmeans"},
     "inputs": {"backend", "neighbors"},
     "prediction": {"backend", "graph", "neighbors"},
     "storage": {"backend", "sweep"},

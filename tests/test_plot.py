@@ -104,5 +104,5 @@ def test_members_are_the_typical_rows():
         for i, row in enumerate(rows):
             own = board[9 * c : 9 * c + 8, 9 * i : 9 * i + 8]
             np.testing.assert_array_equal(own, DIGITS[row].reshape(8, 8))
-    with pytest.raises(ValueError, match=r"images of \(9, 8\), an array of shape \(400, 72\)"):
+    with pytest.raises(ValueError, match=r"images of shape=\(9, 8\), of shape \(400, 72\)"):
         plot.members(model, DIGITS, (9, 8))

@@ -78,6 +78,20 @@ def test_queries_that_do_not_fit_are_refused(queries, k, message):
         neighbors_among(queries, normal(size=(9, 3)), k)
 
 
+@pytest.mark.parametrize("unit", [1e-170, 1.0, 1e120])
+def test_a_huge_query_leaves_the_others_alone(bk, unit):
+    X = normal(size=(60, 3))
+    queries = X[:20] + 0.1
+    expected = neighbors_among(queries, X, 5)
+    huge = np.array([[1e170 * max(unit, 1), 0, 0]])
+    given = np.concatenate([queries * unit, huge])
+    found = neighbors_among(bk.asarray(given), bk.asarray(X * unit), 5)
+    np.testing.assert_array_equal(bk.to_numpy(found.indices)[:20], expected.indices)
+    lengths = bk.to_numpy(found.distances)
+    np.testing.assert_allclose(lengths[:20] / unit, expected.distances, rtol=1e-12)
+    np.testing.assert_allclose(lengths[20], huge[0, 0])
+
+
 # -- votes ----------------------------------------------------------------------------------------
 
 
@@ -102,6 +116,23 @@ def test_fitted_rows_keep_their_labels(bk, metric, dtype):
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     assert (model.predict_proba(X).max(axis=1) == 1).all()
     np.testing.assert_array_equal(model.predict(X[5:6]), model.labels_[5:6])
+
+
+def test_unit_rows_do_not_depend_on_layout_or_precision(bk):
+    X = np.abs(normal(size=(400, 30)))
+    model = fit(X, bk, metric="cosine", n_clusters=8)
+    np.testing.assert_array_equal(model.predict(np.asfortranarray(X)), model.labels_)
+    short = X.astype(np.float32)
+    model = fit(short, bk, metric="cosine", n_clusters=8)
+    np.testing.assert_array_equal(model.predict(short.astype(np.float64)), model.labels_)
+
+
+def test_what_is_set_after_the_fit_changes_no_prediction(bk):
+    queries = normal(size=(50, 3)) * 5
+    model = fit(BLOBS, bk)
+    before = model.predict_proba(queries)
+    model.set_params(n_neighbors=1, metric="cosine", affinity="precomputed")
+    np.testing.assert_array_equal(model.predict_proba(queries), before)
 
 
 def test_copies_vote_once_and_keep_their_label(bk):
@@ -151,6 +182,13 @@ def test_similarities_that_mean_nothing_are_refused(bk, entry, message):
     S[0, 3], S[1, 4] = 1, entry
     with pytest.raises(ValueError, match=message):
         model.predict(S)
+
+
+def test_huge_similarities_stay_finite(bk):
+    model = fit(knn_graph(BLOBS), bk, affinity="precomputed")
+    S = np.full((2, 300), 1.7e308)
+    shares = model.predict_proba(S)
+    np.testing.assert_allclose(shares, np.full((2, 3), 1 / 3))
 
 
 @pytest.mark.parametrize("isolated", [True, False])

@@ -123,23 +123,23 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
         distance = np.linalg.norm(D - D[labels == c].mean(axis=0), axis=1)
         others = np.setdiff1d(np.flatnonzero(labels == c), rows)
         assert distance[rows].max() <= distance[others].min() + 1e-12
-    with pytest.raises(ValueError, match=r"images of \(7, 8\), an array of shape \(600, 56\), got"):
+    with pytest.raises(ValueError, match=r"images of image_shape=\(7, 8\), of shape \(600, 56\)"):
         written(model, tmp_path, X=DIGITS, image_shape=(7, 8))
 
 
 @pytest.mark.parametrize(
     ("X", "settings", "headline", "words", "doubt"),
     [
-        (BLOBS, {}, "3 clusters, clearly", "That is far from the level", "k depends on"),
-        (BLOBS, {"n_clusters": 5}, "5 clusters", "were asked for", "k depends on"),
+        (BLOBS, {}, "3 clusters, clearly", "No bound up to there is near alpha", "k depends on"),
+        (BLOBS, {"n_clusters": 5}, "5 clusters", "were asked for", "Fit without n_clusters"),
         (BLOBS[:20], {"n_components": 5}, "1 cluster?", "no evidence", "too few for any split"),
         (BLOBS, {"max_clusters": 2}, "2 clusters", "the most allowed", "Allow more clusters"),
         (
             BLOBS,
             {"alpha": 1e-12},
             "2 clusters",
-            "drop in certainty is after k = 3",
-            "watershed rule",
+            "certainty drops most after k = 3",
+            "Certainty drops most after",
         ),
         (np.ones((30, 2)), {}, "1 cluster?", "no evidence", "too few for any split"),
         (knn_graph(BLOBS), {"affinity": "precomputed"}, "3 clusters", "", "3 parts that no edge"),
@@ -155,11 +155,58 @@ def test_the_page_says_how_sure_it_is_and_what_to_try(
     assert doubt in said
 
 
+def test_images_need_both_rows_and_shape(tmp_path):
+    model = fit(DIGITS, n_clusters=2)
+    for wrong in ({"X": DIGITS}, {"image_shape": (8, 8)}):
+        with pytest.raises(ValueError, match="X and image_shape go together"):
+            written(model, tmp_path, **wrong)
+    for shape in (8, (8,), (-8, -8), (8.0, 8.0)):
+        with pytest.raises(ValueError, match="image_shape must be a height and a width"):
+            written(model, tmp_path, X=DIGITS, image_shape=shape)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sure", "words"),
+    [
+        ({"min_clusters": 5, "max_clusters": 5}, "given", "Fewer were not allowed"),
+        ({"min_clusters": 5, "max_clusters": 7}, "given", "Fewer were not allowed"),
+        ({"selection": "watershed", "alpha": 1e-14}, "close", "where certainty drops most"),
+        ({"selection": "watershed"}, "clear", "where certainty drops most"),
+    ],
+)
+def test_what_alpha_did_not_decide_is_said_so(settings, sure, words):
+    found, said = verdict(fit(BLOBS, **settings))
+    assert found == sure
+    assert words in said
+
+
+def test_power_is_that_of_the_distinct_rows():
+    rows = np.linspace(0, 299, 26).astype(int)
+    model = fit(np.repeat(BLOBS[rows], 200, axis=0))
+    assert model.n_clusters_ == 1
+    assert "power" not in model.path_[1].reason
+    assert verdict(model)[0] != "no power"
+
+
+def test_a_search_that_ended_at_the_limit_has_no_watershed():
+    model = fit(BLOBS, max_clusters=3)
+    assert model.limit_reached_
+    assert watershed(model) == 3
+    assert not any("Certainty drops" in found for found, _ in doubts(model))
+
+
+def test_what_is_set_after_the_fit_changes_no_finding(tmp_path):
+    model = fit(BLOBS)
+    before = verdict(model), doubts(model), written(model, tmp_path)
+    model.set_params(n_clusters=7, affinity="precomputed", alpha=0.5, selection="watershed")
+    assert (verdict(model), doubts(model), written(model, tmp_path)) == before
+
+
 def test_isolated_rows_and_near_bounds_are_doubts():
     W = knn_graph(BLOBS).toarray()
     W[:2] = W[:, :2] = 0
     model = fit(W, affinity="precomputed")
-    assert any("2 rows are isolated" in found for found, _ in doubts(model))
+    assert any("No edge joins 2 rows" in found for found, _ in doubts(model))
     path = model.path_
     log_alpha = np.log(model.alpha)
     model.path_ = type(path)(
@@ -190,7 +237,7 @@ const errors = [];
 window.addEventListener("error", event => errors.push(event.message));
 const out = {};
 window.addEventListener("load", () => {
-  const detail = () => document.querySelector("#detail h3").textContent;
+  const detail = () => document.querySelector("#status h3").textContent;
   out.first = detail();
   document.querySelector('#path tr[data-k="2"] button').click();
   out.clicked = detail();

@@ -1,5 +1,6 @@
 """Fitted models in files: what comes back is what was written, without pickle."""
 
+import contextlib
 import json
 import pickle
 import warnings
@@ -114,6 +115,26 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
         model.save(path)
     assert path.read_bytes() == before
     assert [one.name for one in tmp_path.iterdir()] == ["m.npz"]
+
+
+def test_places_that_are_no_file_are_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "nowhere" / "m.npz"):
+        with pytest.raises(OSError, match="must name a file in a folder that exists"):
+            fit(BLOBS).save(path)
+
+
+def test_every_damage_is_a_value_error(tmp_path):
+    path = tmp_path / "m.npz"
+    fit(BLOBS[:20]).save(path)
+    content = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        damaged = bytearray(content)
+        for place in rng.integers(len(content), size=8):
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        with contextlib.suppress(ValueError):
+            SpecialK.load(path)
 
 
 def test_files_that_hold_no_model_are_refused(tmp_path):
