@@ -305,6 +305,21 @@ def refuse_edges(n_edges: int, free: int, radius: float) -> None:
         raise MemoryError(msg)
 
 
+def rows_of_entries(W: Any, name: str) -> Any:
+    """Return the row of each entry of a CSR matrix; ValueError names one that is no similarity."""
+    xp = backend_of(W).xp
+    row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
+    wrong = xp.flatnonzero(~(xp.isfinite(W.data) & (W.data >= 0)))
+    if wrong.size:
+        at = int(wrong[0])
+        msg = (
+            f"{name} must be finite and not negative, got "
+            f"{float(W.data[at])} at row {int(row[at])}, column {int(W.indices[at])}."
+        )
+        raise ValueError(msg)
+    return row
+
+
 @on_its_device
 def affinity_matrix(W: Any) -> Any:
     """Check a given affinity and return it as a symmetric CSR matrix of float64.
@@ -327,7 +342,6 @@ def affinity_matrix(W: Any) -> Any:
         is not symmetric, or is empty.
     """
     bk = backend_of(W)
-    xp = bk.xp
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         msg = (
             f"affinity='precomputed' expects a square matrix of similarities, got shape "
@@ -336,15 +350,7 @@ def affinity_matrix(W: Any) -> Any:
         raise ValueError(msg)
     W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
     W.sum_duplicates()
-    row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
-    wrong = xp.flatnonzero(~(xp.isfinite(W.data) & (W.data >= 0)))
-    if wrong.size:
-        at = int(wrong[0])
-        msg = (
-            "affinity entries must be finite and not negative, got "
-            f"{float(W.data[at])} at row {int(row[at])}, column {int(W.indices[at])}."
-        )
-        raise ValueError(msg)
+    rows_of_entries(W, "affinity entries")
     W.eliminate_zeros()
     if W.nnz == 0:
         msg = f"the affinity matrix of shape {tuple(W.shape)} has no entries above zero."

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.graph import GraphWarning
+from specialk_gpu.graph import GraphWarning, rows_of_entries
 from specialk_gpu.neighbors import neighbors_among
 
 __all__ = ["shares_of_neighbors", "shares_of_similarities"]
@@ -78,15 +78,7 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
     bk = backend_of(S)
     xp = bk.xp
     S = bk.sparse.csr_matrix(S, dtype=np.float64)
-    row = xp.searchsorted(S.indptr, xp.arange(S.nnz), side="right") - 1
-    wrong = xp.flatnonzero(~(xp.isfinite(S.data) & (S.data >= 0)))
-    if wrong.size:
-        at = int(wrong[0])
-        msg = (
-            "similarities must be finite and not negative, got "
-            f"{float(S.data[at])} at row {int(row[at])}, column {int(S.indices[at])}."
-        )
-        raise ValueError(msg)
+    row = rows_of_entries(S, "similarities")
     largest = float(S.data.max()) if S.nnz else 0.0
     if largest > 1e150:  # sums must stay finite
         S = S / largest
