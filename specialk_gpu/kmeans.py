@@ -201,18 +201,16 @@ def kmeans_batch(
         raise ValueError(msg)
     for k in ks:
         _check_arguments(X, k, n_init, init, max_iter)
-    small = [k for k in ks if k <= SAMPLE_CLUSTERS]
-    if X.shape[0] > MANY * SAMPLE_ROWS and 0 < len(small) < len(
-        ks
-    ):  # not all are searched in a sample
+    many = X.shape[0] > MANY * SAMPLE_ROWS and init is None and n_init > 1
+    n_small = sum(k <= SAMPLE_CLUSTERS for k in ks)
+    if many and 0 < n_small < len(ks):  # not all are searched in a sample
         settings = {"sample_seed": sample_seed, "n_init": n_init, "max_iter": max_iter}
-        few = kmeans_batch(X, small, seeds=seeds[: len(small)], **settings)
-        return few + kmeans_batch(X, ks[len(small) :], seeds=seeds[len(small) :], **settings)
+        few = kmeans_batch(X, ks[:n_small], seeds=seeds[:n_small], **settings)
+        return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
+    many = many and n_small > 0
     X, shift, unit = _centred(xp, X)
     points = points_of(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
-    many = X.shape[0] > MANY * SAMPLE_ROWS and ks[-1] <= SAMPLE_CLUSTERS
-    many = many and init is None and n_init > 1
     parts = []
     if many:
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
