@@ -67,8 +67,11 @@ def test_the_graph_is_normalised_as_that_of_the_neighbours():
 
 def test_a_generator_as_random_state_can_be_written(tmp_path):
     adata = cells()
-    run(adata, random_state=np.random.RandomState(0))
+    model = run(adata, random_state=np.random.RandomState(0))
     adata.write_h5ad(tmp_path / "cells.h5ad")
+    again = anndata.read_h5ad(tmp_path / "cells.h5ad")
+    assert again.uns["specialk"]["n_clusters"] == model.n_clusters_
+    assert again.uns["specialk"]["params"]["random_state"] == str(model.random_state)
 
 
 def test_what_is_not_there_is_named():

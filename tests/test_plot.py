@@ -55,7 +55,10 @@ def test_axes_are_taken_and_returned(model, name):
 @pytest.mark.parametrize("name", DRAWN)
 def test_one_cluster_can_be_drawn(name):
     model = fit(np.random.default_rng(0).normal(size=(60, 2)), max_clusters=1)
-    getattr(plot, name)(model).figure.canvas.draw()
+    ax = getattr(plot, name)(model)
+    ax.figure.canvas.draw()
+    assert ax.get_xlabel()
+    assert ax.has_data()
 
 
 def test_the_path_shows_each_bound_the_level_and_the_decision(model):
