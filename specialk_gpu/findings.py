@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from specialk_gpu.backend import backend_of
 from specialk_gpu.bounds import attainable_log_p, zz_top
 from specialk_gpu.storage import on_host
 from specialk_gpu.sweep import decide
@@ -66,9 +67,11 @@ def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
         known = [step.k for step in model.path_]
         msg = f"k must be a number of clusters on the path, {known}, got {wanted}."
         raise ValueError(msg)
-    D, labels = model.embedding_, step.labels
+    bk = backend_of(model.embedding_)
+    D, labels = bk.asarray(model.embedding_), bk.asarray(step.labels)
     if model._distinct is not None:  # the bound was of distinct rows
-        D, labels = D[model._distinct], labels[model._distinct]
+        distinct = bk.asarray(model._distinct)
+        D, labels = D[distinct], labels[distinct]
     return on_host(zz_top(D, labels)) / LN10
 
 

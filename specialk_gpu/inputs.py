@@ -1,8 +1,10 @@
-"""What an estimator is given, checked and brought to the backend."""
+"""What an estimator is given, brought to the backend, and what it gives back, of the same kind."""
 
 from __future__ import annotations
 
 import datetime
+import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -12,8 +14,9 @@ from sklearn.utils.validation import validate_data
 
 from specialk_gpu.backend import is_device_array
 from specialk_gpu.neighbors import SHORT_DTYPES, features
+from specialk_gpu.storage import on_host
 
-__all__ = ["checked"]
+__all__ = ["checked", "in_kind_of"]
 
 NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
 NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
@@ -71,6 +74,21 @@ def checked(
     if sparse.issparse(X):
         return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
     return bk.asarray(X)
+
+
+def in_kind_of(X: Any) -> Callable[[Any], Any]:
+    """Return what turns a result, of any backend, into an array of the kind of `X`.
+
+    The kind of an array on a device is that of its library, as far as it reads DLPack, and CuPy's
+    else; sparse matrices stay CuPy's. The kind of everything on the host is NumPy's.
+    """
+    if not is_device_array(X):
+        return on_host
+    library = type(X).__module__.partition(".")[0]
+    namespace = getattr(X, "__array_namespace__", lambda: sys.modules[library])()
+    if library in ("cupy", "cupyx") or not hasattr(namespace, "from_dlpack"):
+        return lambda result: result
+    return lambda result: namespace.from_dlpack(result) if hasattr(result, "__dlpack__") else result
 
 
 def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private function

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
 from types import ModuleType
@@ -19,7 +19,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import __version__
-from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
+from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.duplicates import without_copies
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
@@ -33,7 +33,7 @@ from specialk_gpu.graph import (
     knn_graph,
     radius_graph,
 )
-from specialk_gpu.inputs import checked
+from specialk_gpu.inputs import checked, in_kind_of
 from specialk_gpu.prediction import shares_of_neighbors, shares_of_similarities
 from specialk_gpu.progress import shown
 from specialk_gpu.storage import load, on_host, save
@@ -145,7 +145,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     Notes
     -----
-    Arrays are of the kind that came in: CuPy for CuPy (and for CUDA arrays of other libraries),
+    Arrays are of the kind that came in: of PyTorch, JAX or CuPy for an array of theirs on a device,
     NumPy for everything else. Costs O(m² d) for the graph, O(m n²) for the eigenpairs, and
     O(m (k n_init d' + n)) for each k, d' being `n_kmeans_components`; memory O(m (d + n)).
 
@@ -288,10 +288,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
             rows = checked(self, bk, X, precomputed=self.affinity == "precomputed")
-            return self._fit_checked(bk, rows, on_device=is_device_array(X))
+            return self._fit_checked(bk, rows, in_kind_of(X))
 
-    def _fit_checked(self, bk: ModuleType, X: Any, *, on_device: bool) -> SpecialK:
-        """Run the stages on checked input, then set the fitted attributes."""
+    def _fit_checked(self, bk: ModuleType, X: Any, out: Callable[[Any], Any]) -> SpecialK:
+        """Run the stages on checked input, then set the fitted attributes, brought `out`."""
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
         clock = _Clock(bk, timings)
@@ -328,7 +328,6 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 random_state=rng,
             )
         timings.update(result.timings)
-        out = _same if on_device or bk.name == "numpy" else on_host
         self._voters = None if self.affinity == "precomputed" else out(X)
         self._votes = out(result.labels)
         kept = self.get_params(deep=False)
@@ -406,23 +405,23 @@ class SpecialK(ClusterMixin, BaseEstimator):
         shares, out = self._shares(X)
         return out(shares)
 
-    def _shares(self, X: Any) -> tuple[Any, Any]:
-        """Return the shares of the clusters (q, k), and what brings a result where X is."""
+    def _shares(self, X: Any) -> tuple[Any, Callable[[Any], Any]]:
+        """Return the shares of the clusters (q, k), and what makes a result of the kind of X."""
         check_is_fitted(self)
         bk = get_backend(self.backend, X)
         precomputed = self._voters is None
         with bk.device_of(X):
             rows = checked(self, bk, X, precomputed=precomputed, fitted=True)
-            votes, k = bk.asarray(on_host(self._votes)), self.n_clusters_
+            votes, k = _brought(bk, self._votes), self.n_clusters_
             if precomputed:
-                D = bk.asarray(on_host(self.embedding_))
+                D = _brought(bk, self.embedding_)
                 shares = shares_of_similarities(rows, D, votes, k)
             else:
-                voters = bk.asarray(on_host(self._voters))
+                voters = _brought(bk, self._voters)
                 rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
                 n_voters = min(self._settings["n_neighbors"], voters.shape[0])
                 shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
-        return shares, _same if is_device_array(X) or bk.name == "numpy" else on_host
+        return shares, in_kind_of(X)
 
     def save(self, path: Any) -> None:
         """Write the fitted model to a file, without pickle.
@@ -616,6 +615,11 @@ def _logging(verbose: int) -> Iterator[None]:
             logger.removeHandler(handler)
 
 
+def _brought(bk: ModuleType, fitted: Any) -> Any:
+    """Return a fitted array on the backend: what is there already is not moved."""
+    return on_host(fitted) if bk.name == "numpy" else bk.asarray(fitted)
+
+
 def _in_dtype(X: Any, dtype: Any) -> Any:
     """Return X in the dtype of the fitted rows, if that loses nothing, else as it is."""
     with np.errstate(over="ignore"):
@@ -627,7 +631,3 @@ def _spread(result: Any, group: Any) -> Any:
     """Give every copy the label of its row."""
     steps = type(result.path)(step._replace(labels=step.labels[group]) for step in result.path)
     return result._replace(labels=result.labels[group], path=steps)
-
-
-def _same(x: Any) -> Any:
-    return x

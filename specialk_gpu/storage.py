@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu.backend import is_device_array
+from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.sweep import Path as Steps
 from specialk_gpu.sweep import Step
 
@@ -32,7 +32,10 @@ def on_host(value: Any) -> Any:
     """Return a fitted attribute with its arrays on the host; what is there already is itself."""
     if isinstance(value, Steps):
         return Steps(step._replace(labels=on_host(step.labels)) for step in value)
-    return value.get() if is_device_array(value) else value
+    if not is_device_array(value):
+        return value
+    bk = backend_of(value)
+    return value.get() if bk.sparse.issparse(value) else bk.to_numpy(bk.asarray(value))
 
 
 def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: dict) -> None:

@@ -1,0 +1,237 @@
+"""Arrays, data frames and graphs of other libraries: results are of the kind that came in."""
+
+import json
+import warnings
+from types import SimpleNamespace
+
+import igraph
+import networkx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from scipy import sparse
+from sklearn.datasets import make_blobs
+
+from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu.backend import get_backend
+from specialk_gpu.findings import pair_matrix
+from specialk_gpu.inputs import in_kind_of
+
+COMPONENTS = r"the graph has \d connected components"
+BLOBS, _ = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
+TEXT = BLOBS.astype(str)
+
+
+def fit(X, backend="numpy", **settings):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", COMPONENTS, UserWarning)
+        return SpecialK(backend=backend, random_state=0, **settings).fit(X)
+
+
+def arrays(model, X):
+    """Return all that a fitted model gives out as dense arrays."""
+    steps = [step.labels for step in model.path_]
+    fitted = [model.labels_, model.embedding_, model.eigenvalues_, model.residuals_]
+    return [*steps, *fitted, model.predict(X), model.predict_proba(X)]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pd.DataFrame(BLOBS, columns=["a", "b", "c"]),
+        pl.DataFrame(BLOBS, list("abc")),
+        pa.table(dict(zip("abc", BLOBS.T, strict=True))),
+    ],
+)
+def test_data_frames_give_equal_labels_and_names(frame):
+    model = fit(frame)
+    np.testing.assert_array_equal(model.labels_, fit(BLOBS).labels_)
+    assert isinstance(model.labels_, np.ndarray)
+    assert model.feature_names_in_.tolist() == ["a", "b", "c"]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", COMPONENTS, UserWarning)
+        assert not hasattr(model.fit(BLOBS), "feature_names_in_")
+
+
+# -- the rule of kinds ----------------------------------------------------------------------------
+
+
+def memory_map(tmp_path):
+    np.save(tmp_path / "X.npy", BLOBS)
+    return np.load(tmp_path / "X.npy", mmap_mode="r")
+
+
+HOST = {
+    "list": lambda _: BLOBS.tolist(),
+    "array": lambda _: BLOBS,
+    "memory map": memory_map,
+    "pandas": lambda _: pd.DataFrame(BLOBS),
+    "polars": lambda _: pl.DataFrame(BLOBS, list("abc")),
+    "pyarrow": lambda _: pa.table(dict(zip("abc", BLOBS.T, strict=True))),
+}
+
+
+@pytest.mark.parametrize("backend", ["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.mark.parametrize("kind", HOST)
+def test_what_is_on_the_host_gives_numpys_arrays(tmp_path, kind, backend):
+    X = HOST[kind](tmp_path)
+    model = fit(X, backend)
+    assert {type(array) for array in arrays(model, X)} == {np.ndarray}
+    assert sparse.issparse(model.affinity_matrix_)
+
+
+class Foreign:
+    """An array on a device, of a library of its own."""
+
+    def __init__(self, namespace):
+        self.namespace = namespace
+
+    def __dlpack_device__(self):
+        return 2, 0
+
+    def __array_namespace__(self):
+        return self.namespace
+
+
+def test_what_is_on_a_device_is_handed_back_to_its_library():
+    taken = SimpleNamespace(from_dlpack=lambda x: ("taken", x))
+    dense, graph = np.eye(3), sparse.csr_matrix(np.eye(3))
+    assert in_kind_of(Foreign(taken))(dense) == ("taken", dense)
+    assert in_kind_of(Foreign(taken))(graph) is graph  # DLPack has no sparse matrices
+    assert in_kind_of(Foreign(SimpleNamespace()))(dense) is dense  # as CuPy has it
+
+
+@pytest.fixture(params=["cupy", "torch", "jax"])
+def on_a_device(request):
+    """Return what brings an array to a device, and the library that it is of there."""
+    library = pytest.importorskip(request.param)
+    if request.param == "jax":
+        if library.default_backend() != "gpu":
+            pytest.skip("JAX without CUDA")
+        library.config.update("jax_enable_x64", True)  # else all its arrays are of 32 bits
+    bring = {
+        "cupy": lambda x: library.asarray(x),
+        "torch": lambda x: library.from_numpy(x).cuda(),
+        "jax": lambda x: library.device_put(x),
+    }
+    return bring[request.param], request.param
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_arrays_on_a_device_give_arrays_of_their_library_there(on_a_device, dtype, tmp_path):
+    bring, library = on_a_device
+    bk, host = get_backend("cuda"), BLOBS.astype(dtype)
+    X = bring(host)
+    model = fit(X, "auto")
+    expected = fit(np.asarray(host, dtype=str(X.dtype).rpartition(".")[2]), "cuda")
+    found = arrays(model, X)
+    assert {type(array).__module__.partition(".")[0].removesuffix("lib") for array in found} == {
+        library
+    }
+    for ours, theirs in zip(found, arrays(expected, host), strict=True):
+        assert ours.dtype.itemsize == theirs.dtype.itemsize
+        np.testing.assert_allclose(bk.to_numpy(bk.asarray(ours)), theirs, atol=1e-12)
+    np.testing.assert_array_equal(pair_matrix(model), pair_matrix(expected))
+    model.save(tmp_path / "model.npz")
+    model.report(tmp_path / "report.html")
+    loaded = SpecialK.load(tmp_path / "model.npz").set_params(backend="numpy")
+    np.testing.assert_array_equal(loaded.predict(host), expected.labels_)
+
+
+@pytest.mark.gpu
+def test_arrays_on_a_device_are_not_copied_to_the_host(tmp_path):
+    """Counted by CUDA's own profiler, whoever copies."""
+    torch = pytest.importorskip("torch")
+    bk = get_backend("cuda")
+    X = bk.asarray(np.tile(BLOBS, (20, 20)))  # 1.7 MB
+    fit(X, "cuda").predict(X)  # compiles
+    bk.synchronize()
+
+    def copied(call):
+        """Return the bytes of each copy from the device."""
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as seen:
+            call()
+            bk.synchronize()
+        seen.export_chrome_trace(str(tmp_path / "trace.json"))
+        events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+        return [e["args"]["bytes"] for e in events if "DtoH" in e["name"] and "args" in e]
+
+    if X.nbytes not in copied(X.get):
+        pytest.skip("the profiler does not see a copy that was made")
+    assert max(copied(lambda: fit(X, "cuda").predict(X)), default=0) < X.nbytes / 4
+
+
+# -- text -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        pd.DataFrame(TEXT),
+        pd.DataFrame(BLOBS).assign(d=TEXT[:, 0]),
+        pd.DataFrame({"a": pd.Categorical(TEXT[:, 0])}),
+        pd.Series(TEXT[:, 0]),
+        pd.Series(TEXT[:, 0], dtype=object),
+        pl.DataFrame(TEXT, list("abc")),
+        pd.DataFrame(BLOBS).assign(d=pd.date_range("2020", periods=len(BLOBS))),
+        pl.DataFrame({"d": pd.date_range("2020", periods=50), "x": np.arange(50.0)}),
+    ],
+)
+def test_text_and_dates_are_refused_even_where_they_look_like_numbers(X):
+    with pytest.raises(ValueError, match=r"X must be numeric, got text or dates \(dtype "):
+        fit(X)
+
+
+# -- graphs of other libraries --------------------------------------------------------------------
+
+
+def edges():
+    W = knn_graph(BLOBS).tocoo()
+    return [(i, j, w) for i, j, w in zip(W.row.tolist(), W.col.tolist(), W.data, strict=True)]
+
+
+def networkx_graph():
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(180))
+    graph.add_weighted_edges_from(edges())
+    return graph
+
+
+def igraph_graph():
+    once = [edge for edge in edges() if edge[0] < edge[1]]
+    graph = igraph.Graph(180, [edge[:2] for edge in once])
+    graph.es["weight"] = [edge[2] for edge in once]
+    return graph
+
+
+@pytest.mark.parametrize("build", [networkx_graph, igraph_graph])
+def test_graphs_are_their_adjacency(build):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", COMPONENTS, UserWarning)
+        model = SpecialK(backend="numpy", random_state=0, affinity="precomputed")
+        labels = model.fit(build()).labels_
+        W = model.affinity_matrix_
+        np.testing.assert_array_equal(model.fit(knn_graph(BLOBS)).labels_, labels)
+    assert abs(W - model.affinity_matrix_).max() < 1e-15
+
+
+@pytest.mark.parametrize("graph", [networkx.Graph(), igraph.Graph(), igraph.Graph(4)])
+def test_graphs_without_edges_are_refused(graph):
+    with pytest.raises(ValueError, match="must have two nodes and an edge, got"):
+        SpecialK(backend="numpy", affinity="precomputed").fit(graph)
+
+
+@pytest.mark.parametrize("graph", [networkx.path_graph(5), igraph.Graph.Ring(5)])
+def test_graphs_are_no_features(graph):
+    with pytest.raises(TypeError, match="a graph of .* goes with affinity='precomputed'"):
+        SpecialK(backend="numpy").fit(graph)
+
+
+def test_edges_without_weights_count_one():
+    model = SpecialK(backend="numpy", affinity="precomputed", n_clusters=1)
+    for graph in (networkx.path_graph(5), igraph.Graph.Ring(5, circular=False)):
+        W = model.fit(graph).affinity_matrix_.toarray()
+        np.testing.assert_array_equal(W, np.eye(5, k=1) + np.eye(5, k=-1))
