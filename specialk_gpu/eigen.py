@@ -94,8 +94,9 @@ def eigenpairs(
     solver : {"auto", "dense", "lanczos", "chebyshev"}
         "lanczos" is ARPACK or its counterpart in CuPy; "chebyshev" a Chebyshev-filtered
         subspace iteration, made for hundreds of pairs. "auto" takes "dense" for components up
-        to 300 rows, up to 1000 where a fifth of all pairs is wanted, and where half is; and
-        "chebyshev" elsewhere.
+        to 300 rows, up to 1000 where a fifth of all pairs is wanted, and where half is; "lanczos"
+        on the host where W has n entries in a row, in the mean; and "chebyshev" elsewhere, or
+        where "lanczos" did not converge.
     tol : float
         Largest residual allowed, relative to the largest magnitude. Not below 1e-13 for
         float64 and 1e-5 for float32.
@@ -300,17 +301,17 @@ def _solve(
     if solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n)):
         values, vectors = _dense(bk, A, n)
         return _Part(rows, values, vectors, "dense", "")
-    if solver == "lanczos":
+    if solver == "lanczos" or (solver == "auto" and bk.is_lanczos_faster(A, n)):
         v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
         values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
         failure = failure or find_missed(bk, A, values, vectors, tol, rng, max_degree=100)
-    else:
-        solver = "chebyshev"
-        order = bk.locality_order(A)
-        if order is not None:
-            A, rows = _permuted(bk, A, order), rows[order]
-        values, vectors, failure = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng)
-    return _Part(rows, values, vectors, solver, failure)
+        if solver == "lanczos" or not failure:
+            return _Part(rows, values, vectors, "lanczos", failure)
+    order = bk.locality_order(A)
+    if order is not None:
+        A, rows = _permuted(bk, A, order), rows[order]
+    values, vectors, failure = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng)
+    return _Part(rows, values, vectors, "chebyshev", failure)
 
 
 def _is_dense_faster(m: int, n: int) -> bool:

@@ -21,6 +21,7 @@ from oracles import (
 from scipy import sparse
 
 from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
+from specialk_gpu.backend import cpu
 from specialk_gpu.chebyshev import find_missed
 from specialk_gpu.graph import normalised
 
@@ -322,6 +323,43 @@ def test_the_start_vector_is_not_written_to(bk):
 def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
     W, _ = cycle(m)
     assert eigenpairs(csr(bk, W), n, random_state=0).solver == solver
+
+
+def thick_cycle(m, width):
+    """Return the graph that joins each of m rows to the `width` before it and after it."""
+    one = sparse.csr_matrix(np.eye(m))
+    steps = [np.roll(np.arange(m), shift) for shift in range(-width, width + 1) if shift]
+    return sum(one[:, step] for step in steps).tocsr()
+
+
+@pytest.mark.parametrize("width", [10, 40])
+def test_auto_multiplies_fewer_vectors_where_rows_are_full(bk, width):
+    m, n = 1200, 50
+    found = eigenpairs(csr(bk, thick_cycle(m, width)), n, random_state=0)
+    assert found.solver == ("lanczos" if bk.name == "numpy" and 2 * width >= n else "chebyshev")
+    turns = np.outer(np.arange(m), np.arange(1, width + 1)) * (2 * np.pi / m)
+    spectrum = 2 * np.cos(turns).sum(axis=1)
+    expected = np.sort(np.abs(spectrum))[::-1][:n]
+    np.testing.assert_allclose(np.abs(bk.to_numpy(found.values)), expected, rtol=1e-9)
+
+
+def test_auto_goes_on_where_lanczos_gave_up(monkeypatch):
+    monkeypatch.setattr(cpu, "is_lanczos_faster", lambda *_: True)
+    monkeypatch.setattr(cpu, "lanczos", lambda *_: (np.zeros(5), np.zeros((900, 5)), "gave up"))
+    W, _ = cycle(900)
+    assert eigenpairs(W, 5, random_state=0).converged
+    assert "gave up" in eigenpairs(W, 5, solver="lanczos", random_state=0).message
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_products_shared_by_threads_have_the_same_bits(monkeypatch, threads):
+    monkeypatch.setattr(cpu, "SHARED_ENTRIES", 0)
+    monkeypatch.setattr(cpu, "n_threads", lambda: threads)
+    A = sparse.random(300, 300, 0.05, "csr", random_state=0)
+    A.data[A.indptr[40] : A.indptr[90]] = A.data[A.indptr[280] :] = 0
+    A.eliminate_zeros()  # rows without entries, the last of all among them
+    x = np.random.default_rng(0).normal(size=300)
+    np.testing.assert_array_equal(cpu._shared_by_threads(A) @ x, A @ x)
 
 
 @pytest.mark.parametrize(

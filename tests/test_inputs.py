@@ -110,7 +110,7 @@ def on_a_device(request):
     if request.param == "jax":
         if library.default_backend() != "gpu":
             pytest.skip("JAX without CUDA")
-        library.config.update("jax_enable_x64", True)  # else all its arrays are of 32 bits
+        library.config.update("jax_enable_x64", val=True)  # else all its arrays are of 32 bits
     bring = {
         "cupy": lambda x: library.asarray(x),
         "torch": lambda x: library.from_numpy(x).cuda(),

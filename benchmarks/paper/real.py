@@ -19,13 +19,12 @@ N_SPECTACL = 50  # eigenvectors
 
 
 def table_tasks(*, quick: bool = False, backend: str = "numpy") -> list[dict[str, Any]]:
-    """List a task for each data set at hand and method; W_R of many rows only on a device."""
+    """List a task for each data set at hand and method."""
     names = ["digits"] if quick else [name for name in DATA if not missing(name)]
     return [
         {"data": name, "method": method, "backend": backend}
         for name in names
         for method in ("W_C", "W_R", "STSC", "SpectACl")
-        if method != "W_R" or backend == "cuda" or not name.endswith("MNIST") or name == "HMNIST"
     ]
 
 

@@ -6,6 +6,7 @@ import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from scipy.linalg import solve_triangular
 from scipy.sparse._sparsetools import csr_matvecs
 from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
-from scipy.sparse.linalg import ArpackNoConvergence, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from specialk_gpu.backend.lloyd import (
     assign,
@@ -32,7 +33,7 @@ from specialk_gpu.backend.pairs import (
     pair_sq_distances,
     rank_candidates,
 )
-from specialk_gpu.backend.threads import map_chunks, one_blas_thread
+from specialk_gpu.backend.threads import map_chunks, n_threads, one_blas_thread
 
 __all__ = [
     "all_true",
@@ -47,6 +48,7 @@ __all__ = [
     "draw_rows",
     "free_memory",
     "inverse_lower",
+    "is_lanczos_faster",
     "lanczos",
     "locality_order",
     "map_chunks",
@@ -81,6 +83,7 @@ name = "numpy"
 xp = np
 
 THREAD_ROWS = 2**12  # from which products are worth threads of BLAS
+SHARED_ENTRIES = 2**20  # from which a product of a sparse matrix with a vector is worth threads
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
 tile_bytes = 2**27  # scores of a block of rows, where memory allows
 center_order = "C"  # of the rows that `nearest_center` reads fastest
@@ -321,6 +324,42 @@ def spmm(
         csr_matvecs(part.shape[0], m, width, indptr, A.indices, data, X.ravel(), part.ravel())
 
 
+def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:
+    """Say whether `lanczos` finds `n` eigenpairs sooner than a filter of a block of vectors.
+
+    It multiplies far fewer vectors, and orthogonalises each against all: where a row has an entry
+    for each pair, the products are what counts. See benchmarks/eigen_solvers.py.
+    """
+    return A.nnz >= n * A.shape[0]
+
+
+def _shared_by_threads(A: sparse.csr_matrix) -> Any:
+    """Return A (m, m) as an operator whose products with a vector take all cores, same bits."""
+    if A.nnz < SHARED_ENTRIES:
+        return A
+    m, indptr = A.shape[0], A.indptr
+    bounds = np.searchsorted(indptr, np.linspace(0, A.nnz, n_threads() + 1)).tolist()
+    bounds[-1] = m  # rows without entries may come last
+    parts = []
+    for start, stop in pairwise(bounds):
+        entries = slice(indptr[start], indptr[stop])
+        content = A.data[entries], A.indices[entries], indptr[start : stop + 1] - indptr[start]
+        part = sparse.csr_matrix(content, shape=(stop - start, m), copy=False)
+        parts.append((slice(start, stop), part))
+
+    def multiply(x: np.ndarray) -> np.ndarray:
+        out = np.empty(m, dtype=A.dtype)
+
+        def run(share: tuple[slice, sparse.csr_matrix]) -> None:
+            rows, part = share
+            out[rows] = part @ x.ravel()
+
+        map_chunks(run, parts)
+        return out
+
+    return LinearOperator(A.shape, matvec=multiply, dtype=A.dtype)
+
+
 SEEDED = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # where it starts anew
 
 
@@ -336,7 +375,7 @@ def lanczos(
     """
     try:
         settings = {"v0": v0.copy(), "tol": tol, "maxiter": max_iter, **SEEDED}
-        values, vectors = eigsh(A, k=n, which="LM", **settings)
+        values, vectors = eigsh(_shared_by_threads(A), k=n, which="LM", **settings)
     except ArpackNoConvergence as error:
         n_found = error.eigenvalues.size
         values, vectors = np.zeros(n, dtype=A.dtype), np.zeros((A.shape[0], n), dtype=A.dtype)

@@ -33,6 +33,7 @@ __all__ = [
     "draw_rows",
     "free_memory",
     "inverse_lower",
+    "is_lanczos_faster",
     "lanczos",
     "locality_order",
     "map_chunks",
@@ -442,6 +443,11 @@ def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tu
         weight = X.dtype.type(A.weight)
         combine = _kernel("split", "combine", X.dtype)
         combine(blocks, (256,), (products, *layout, X, out, weight, *arguments))
+
+
+def is_lanczos_faster(A: Any, n: int) -> bool:  # noqa: ARG001 - the seam's signature
+    """See `cpu.is_lanczos_faster`; dense graphs are multiplied by blocks, on tensor cores."""
+    return False
 
 
 def lanczos(
