@@ -309,18 +309,23 @@ def _demo(options, _warned):
 
 def _info(_options, _warned):
     from specialk_gpu.backend import describe_backends
-    from specialk_gpu.stamp import package_versions
+    from specialk_gpu.backend.threads import n_threads
+    from specialk_gpu.stamp import optional_versions, package_versions
 
+    def listed(versions):
+        return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())
+
+    optional = optional_versions()
     print(f"system: {platform.platform()}")
-    print(
-        "versions:", ", ".join(f"{name} {version}" for name, version in package_versions().items())
-    )
+    print("versions:", listed(package_versions()))
+    print("optional:", listed({name: found for name, found in optional.items() if found}) or "none")
+    print("not installed:", ", ".join(name for name in optional if not optional[name]) or "none")
+    print(f"threads: {n_threads()}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'not set')}")
     for row in describe_backends():
         if not row["available"]:
             print(f"backend {row['name']}: not available: {_one_line(row['reason'])}")
             continue
-        versions = ", ".join(f"{name} {version}" for name, version in row["versions"].items())
-        print(f"backend {row['name']}: available ({versions})")
+        print(f"backend {row['name']}: available ({listed(row['versions'])})")
         for device in row["devices"]:
             capability = device.get("compute_capability")
             suffix = f", compute capability {capability}" if capability else ""

@@ -14,7 +14,9 @@ from typing import Any
 
 from specialk_gpu import __version__
 
-__all__ = ["COMMIT", "package_versions", "peak_bytes", "stamp", "write"]
+__all__ = ["COMMIT", "optional_versions", "package_versions", "peak_bytes", "stamp", "write"]
+
+OPTIONAL = ("matplotlib", "tqdm", "anndata", "pandas", "polars", "pyarrow", "networkx", "igraph")
 
 
 def _commit() -> str:
@@ -46,6 +48,17 @@ def package_versions() -> dict[str, str]:
     versions = {"specialk_gpu": __version__, "python": platform.python_version()}
     for package in ("numpy", "scipy", "scikit-learn"):
         versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def optional_versions() -> dict[str, str]:
+    """Return the versions of the packages that extras bring; "" for those that are not there."""
+    versions = {}
+    for package in OPTIONAL:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = ""
     return versions
 
 

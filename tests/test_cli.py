@@ -8,12 +8,14 @@ import sys
 import warnings
 from types import SimpleNamespace
 
+import matplotlib
 import numpy as np
 import pytest
 from scipy import sparse
 
 import specialk_gpu
 from specialk_gpu import ConvergenceError, SpecialK, backend
+from specialk_gpu.backend.threads import n_threads
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.files import read_labels, write_labels
@@ -388,6 +390,17 @@ def test_info_describes_this_machine(capsys):
     out = capsys.readouterr().out
     assert "backend numpy: available (numpy " in out
     assert "backend cuda: " in out
+    lines = dict(line.split(": ", 1) for line in out.splitlines())
+    assert f"matplotlib {matplotlib.__version__}" in lines["optional"]
+    assert lines["not installed"] == "none"  # the tests need them all
+    assert lines["threads"].startswith(f"{n_threads()}, OMP_NUM_THREADS ")
+
+
+def test_info_says_what_is_not_installed(monkeypatch, capsys):
+    monkeypatch.setattr("specialk_gpu.stamp.OPTIONAL", ("numpy", "no-such-package"))
+    assert main(["info"]) == 0
+    out = capsys.readouterr().out
+    assert f"optional: numpy {np.__version__}\nnot installed: no-such-package\n" in out
 
 
 def test_help_and_version_load_nothing_heavy():

@@ -41,6 +41,38 @@ def assert_same_output(found, shown):
             assert a == b
 
 
+# -- links ----------------------------------------------------------------------------------------
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ +(.*)$", re.MULTILINE)
+LABEL = re.compile(r"^\(([\w-]+)\)=$", re.MULTILINE)
+
+
+def anchors(page):
+    """Return the anchors of a page: its labels, and its headings as GitHub and MyST name them."""
+    text = page.read_text(encoding="utf-8")
+    names = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in HEADING.findall(text))
+    return set(LABEL.findall(text)) | {name.strip().replace(" ", "-") for name in names}
+
+
+@pytest.mark.parametrize("page", [*PAGES, "CHANGELOG.md"])
+def test_links_lead_somewhere(page):
+    """Within the project; those that lead out of it are checked by Sphinx's linkcheck."""
+    here = ROOT / page
+    prose = re.sub(r"```.*?```|`[^`\n]*`", "", here.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target in LINK.findall(prose):
+        if re.match(r"\w+:", target):
+            assert target.startswith("https://"), target
+            continue
+        name, _, anchor = target.partition("#")
+        there = (here.parent / name).resolve() if name else here
+        assert there.exists(), target
+        assert not anchor or anchor in anchors(there), target
+
+
+# -- code and figures -----------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(language == "python" for language, _ in blocks(page))]
 )
