@@ -8,7 +8,6 @@ needs them, so that ``--help`` is quick. The command `bench` is in `specialk_gpu
 
 import argparse
 import json
-import logging
 import math
 import os
 import platform
@@ -371,10 +370,10 @@ def _cluster(X, parameters, *, quiet):
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
 
-    with _progress(quiet=quiet) as verbose:
-        start = time.perf_counter()
-        model = SpecialK(**parameters, verbose=verbose).fit(X)
-        return model, time.perf_counter() - start
+    verbose = int(not quiet and sys.stderr.isatty())
+    start = time.perf_counter()
+    model = SpecialK(**parameters, verbose=verbose).fit(X)
+    return model, time.perf_counter() - start
 
 
 # -- results --------------------------------------------------------------------------------------
@@ -478,23 +477,6 @@ def _warnings_in_one_line():
         warnings.simplefilter("always", RuntimeWarning)
         warnings.showwarning = show
         yield warned
-
-
-@contextmanager
-def _progress(*, quiet):
-    """Show the package's log on stderr if it is a terminal; yield the `verbose` to use."""
-    if quiet or not sys.stderr.isatty():
-        yield 0
-        return
-    logger = logging.getLogger("specialk_gpu")
-    handler, level = logging.StreamHandler(), logger.level
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield 1
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ host has two searches of its own, for few columns and for many rows.
 
 from __future__ import annotations
 
-import logging
 import math
 from numbers import Integral
 from types import ModuleType
@@ -19,6 +18,7 @@ import numpy as np
 from specialk_gpu.backend import backend_of, map_tiles, on_its_device
 from specialk_gpu.distances import Search, is_integral, prepare, reduction
 from specialk_gpu.duplicates import duplicate_groups, first_members
+from specialk_gpu.progress import logger
 
 __all__ = [
     "Neighbors",
@@ -31,7 +31,6 @@ __all__ = [
     "within_range",
 ]
 
-logger = logging.getLogger("specialk_gpu")
 
 TREE_COLUMNS = 8  # with 60,000 rows a tree wins 4 to 1 on clusters, and loses 3 to 2 on a normal
 PAIRS_ROWS = 5000  # from which it pays to take every pair once

@@ -1,13 +1,18 @@
-"""How far a long computation has come, for whoever asks to be told."""
+"""How far a long computation has come, and how long it took, for whoever asks to be told."""
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import ModuleType
 from typing import Any
 
-__all__ = ["shown", "tell", "told"]
+__all__ = ["Clock", "followed", "logger", "tell", "told"]
+
+logger = logging.getLogger("specialk_gpu")
 
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
 
@@ -27,8 +32,40 @@ def told(results: Iterator[Any], total: int, stage: str) -> Iterator[Any]:
         yield result
 
 
+class Clock:
+    """Takes the seconds of one stage after another, and logs them."""
+
+    def __init__(self, bk: ModuleType, timings: dict[str, float]) -> None:
+        self.bk, self.timings, self.since = bk, timings, time.perf_counter()
+
+    def stop(self, stage: str, detail: str) -> None:
+        """Book the time since the last stop under `stage`."""
+        self.bk.synchronize()
+        now = time.perf_counter()
+        self.timings[stage] = now - self.since
+        logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
+        self.since = now
+
+
 @contextmanager
-def shown() -> Iterator[None]:
+def followed() -> Iterator[None]:
+    """Let INFO through, to standard error if nobody listens, and show bars."""
+    level, handler = logger.level, None
+    logger.setLevel(logging.INFO)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        logger.addHandler(handler)
+    try:
+        with _shown():
+            yield
+    finally:
+        logger.setLevel(level)
+        if handler is not None:
+            logger.removeHandler(handler)
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
     """Show a bar for each stage that takes long, with the time left, if tqdm is installed.
 
     On a terminal's standard error, or in a notebook; elsewhere nothing is shown.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -35,13 +33,11 @@ from specialk_gpu.graph import (
 )
 from specialk_gpu.inputs import checked, in_kind_of
 from specialk_gpu.prediction import shares_of_neighbors, shares_of_similarities
-from specialk_gpu.progress import shown
+from specialk_gpu.progress import Clock, followed
 from specialk_gpu.storage import load, on_host, save
 from specialk_gpu.sweep import SELECTIONS, sweep
 
 __all__ = ["SpecialK"]
-
-logger = logging.getLogger("specialk_gpu")
 
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
@@ -277,7 +273,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             raise ValueError(msg)
         before = dict(vars(self))
         try:
-            with _logging(self.verbose), shown() if self.verbose else nullcontext():
+            with followed() if self.verbose else nullcontext():
                 return self._fit(X)
         except BaseException:  # an interruption, too, leaves the estimator as it was
             vars(self).clear()
@@ -294,7 +290,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         """Run the stages on checked input, then set the fitted attributes, brought `out`."""
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
-        clock = _Clock(bk, timings)
+        clock = Clock(bk, timings)
 
         group = None
         if self.affinity == "precomputed":
@@ -566,21 +562,6 @@ class SpecialK(ClusterMixin, BaseEstimator):
         return pairs
 
 
-class _Clock:
-    """Takes the seconds of one stage after another."""
-
-    def __init__(self, bk: ModuleType, timings: dict[str, float]) -> None:
-        self.bk, self.timings, self.since = bk, timings, time.perf_counter()
-
-    def stop(self, stage: str, detail: str) -> None:
-        """Book the time since the last stop under `stage`."""
-        self.bk.synchronize()
-        now = time.perf_counter()
-        self.timings[stage] = now - self.since
-        logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
-        self.since = now
-
-
 @contextmanager
 def _memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
     """Say of a MemoryError from below where it arose, what is free, and what to change."""
@@ -594,25 +575,6 @@ def _memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
             f"{REMEDIES[stage]}"
         )
         raise MemoryError(msg) from error
-
-
-@contextmanager
-def _logging(verbose: int) -> Iterator[None]:
-    """Let INFO through while `verbose`, to standard error if nobody listens."""
-    if not verbose:
-        yield
-        return
-    level, handler = logger.level, None
-    logger.setLevel(logging.INFO)
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        logger.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if handler is not None:
-            logger.removeHandler(handler)
 
 
 def _brought(bk: ModuleType, fitted: Any) -> Any:

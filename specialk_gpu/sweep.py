@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 import warnings
@@ -15,10 +14,10 @@ from sklearn.utils import check_random_state
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
+from specialk_gpu.progress import logger
 
 __all__ = ["LimitWarning", "Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
 
-logger = logging.getLogger("specialk_gpu")
 
 SELECTIONS = ("first", "watershed")
 RUN_BYTES = 128  # of a run of k-means, for each row

@@ -11,7 +11,7 @@ import pytest
 
 from specialk_gpu import SpecialK, progress
 from specialk_gpu.backend import cpu
-from specialk_gpu.progress import shown, tell, told
+from specialk_gpu.progress import followed, tell, told
 
 CLOUD = np.random.default_rng(0).normal(size=(6000, 12))
 
@@ -55,7 +55,7 @@ class Terminal(io.StringIO):
 def test_bars_are_for_terminals(monkeypatch, terminal):
     stream = Terminal() if terminal else io.StringIO()
     monkeypatch.setattr(sys, "stderr", stream)
-    with shown():
+    with followed():
         for done in range(4):
             tell("a stage", done, 3)
             time.sleep(0.2)
@@ -69,7 +69,7 @@ def test_bars_are_for_terminals(monkeypatch, terminal):
 
 def test_fits_without_tqdm(monkeypatch):
     monkeypatch.setitem(sys.modules, "tqdm.auto", None)
-    with shown():
+    with followed():
         tell("a stage", 1, 2)
     assert fit(verbose=1).n_clusters_ >= 1
 
