@@ -136,10 +136,12 @@ def _about(name: str, own: dict[str, dict[str, Any]]) -> str:
     text += "; ".join(chosen) + "."
     if name in CHOSEN:
         text += " The paper: {} with $W_C$, {} with $W_R$, {} by STSC.".format(*CHOSEN[name])
-    if name in TABLES and "W_C" in own:
-        path = {row["k"]: row["nmi"] for row in own["W_C"]["path"] if row["k"] in TABLES[name]}
-        near = [str(k) for k, nmi in path.items() if abs(nmi - TABLES[name][k][0]) <= 0.05]
-        text += f" NMI with $W_C$ is within 0.05 of the paper's for k = {', '.join(near)}."
+    for graph, place in {"W_C": 0, "W_R": 2}.items():
+        if name in TABLES and graph in own:
+            path = {row["k"]: row["nmi"] for row in own[graph]["path"] if row["k"] in TABLES[name]}
+            near = [str(k) for k, nmi in path.items() if abs(nmi - TABLES[name][k][place]) <= 0.05]
+            title = f"${graph[0]}_{graph[2]}$"
+            text += f" NMI with {title} is within 0.05 of the paper's for k = {', '.join(near)}."
     return text
 
 
