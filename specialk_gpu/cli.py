@@ -129,7 +129,7 @@ _PARAMETERS = {
     "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
     "max_clusters": _INTEGER | {"help": "largest number of clusters (50)"},
     "full_path": {"action": "store_true", "help": "go on to --max-clusters after the decision"},
-    "selection": {"choices": ("first", "watershed"), "help": "decision rule (first)"},
+    "selection": {"choices": ("first", "watershed", "calibrated"), "help": "decision rule (first)"},
     "n_init": _INTEGER | {"help": "restarts of k-means (10)"},
     "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
     "drop_correlated": _NUMBER | {"help": "drop eigenvectors more correlated than this (none)"},

@@ -86,8 +86,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
         Drop columns of D whose Spearman correlation with a larger one exceeds it.
     full_path : bool, default=False
         Go on to `max_clusters` after the decision.
-    selection : {"first", "watershed"}, default="first"
-        The paper's rule, or the last k before the largest drop in certainty.
+    selection : {"first", "watershed", "calibrated"}, default="first"
+        The paper's rule; or the last k before the largest drop in certainty; or the paper's rule
+        with the calibrated p, of bottlenecks in the graph, which `n_components` does not decide.
     n_pairs : int, default=None
         Test only the pairs of highest cut; None for all.
     n_init : int, default=10
@@ -113,7 +114,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         labelled by the centre nearest to the origin of D.
     n_clusters_ : int
     path_ : Path of Step
-        One row per k tried: `k, log_p, pair, accepted, reason, inertia, labels`;
+        One row per k tried: `k, log_p, pair, accepted, reason, inertia, labels,
+        log_p_calibrated`;
         `path_.to_frame()` gives a DataFrame, `print(model.path_)` a table.
     eigenvalues_ : float64 array of shape (n,)
         By falling magnitude.
@@ -312,6 +314,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         with _memory_explained(bk, "sweep"):
             result = sweep(
                 D,
+                W=W,
                 alpha=self.alpha,
                 n_clusters=self.n_clusters,
                 min_clusters=self.min_clusters,

@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.bottlenecks import prepare, widest
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.progress import logger
@@ -19,7 +20,7 @@ from specialk_gpu.progress import logger
 __all__ = ["LimitWarning", "Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
 
 
-SELECTIONS = ("first", "watershed")
+SELECTIONS = ("first", "watershed", "calibrated")
 RUN_BYTES = 128  # of a run of k-means, for each row
 
 
@@ -42,15 +43,18 @@ class Step(NamedTuple):
         Natural logarithm of the largest bound over the pairs tested; -inf for k = 1, where
         there is no pair.
     pair : tuple of two int, or None
-        The labels of the pair with the largest bound.
+        The labels of the pair with the largest bound, or the largest calibrated p.
     accepted : bool
-        Whether every pair's bound is at most alpha.
+        Whether what decides is at most alpha for every pair: the bound, or the calibrated p.
     reason : str
         Why, in words.
     inertia : float
         Of the best k-means restart.
     labels : int32 array of shape (m,)
         In 0, ..., k - 1, by falling size of the cluster.
+    log_p_calibrated : float or None
+        Natural logarithm of the probability of such a split where there is nothing to split (see
+        `specialk_gpu.bottlenecks`); None for k = 1, and where it was not asked for.
     """
 
     k: int
@@ -60,6 +64,12 @@ class Step(NamedTuple):
     reason: str
     inertia: float
     labels: Any
+    log_p_calibrated: float | None = None
+
+    @property
+    def decisive_log_p(self) -> float:
+        """The calibrated p where there is one, else the bound."""
+        return self.log_p if self.log_p_calibrated is None else self.log_p_calibrated
 
 
 class Path(tuple):
@@ -70,21 +80,30 @@ class Path(tuple):
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per k, without the labels.
 
-        Has a column `log10_p` beside `log_p`, the natural logarithm. Needs pandas.
+        Has a column `log10_p` beside `log_p`, the natural logarithm, and `log_p_calibrated` only
+        where that was asked for. Needs pandas.
         """
         import pandas as pd
 
         frame = pd.DataFrame([step._asdict() for step in self], columns=Step._fields)
         frame.insert(2, "log10_p", frame["log_p"] / math.log(10))
+        if all(step.log_p_calibrated is None for step in self):
+            frame = frame.drop(columns="log_p_calibrated")
         return frame.drop(columns="labels")
 
     def __str__(self) -> str:
         """Lay the path out as a table."""
-        lines = [f"{'k':>4} {'log10 p':>9} {'pair':>9} {'accepted':>9} {'inertia':>12}  reason"]
+        calibrated = any(step.log_p_calibrated is not None for step in self)
+        more = f" {'calibrated':>10}" if calibrated else ""
+        start = f"{'k':>4} {'log10 p':>9}{more} {'pair':>9} {'accepted':>9} {'inertia':>12}"
+        lines = [f"{start}  reason"]
         for step in self:
             pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
+            own = step.log_p_calibrated
+            if calibrated:
+                more = f" {'' if own is None else format(own / math.log(10), '.2f'):>10}"
             lines.append(
-                f"{step.k:>4} {step.log_p / math.log(10):>9.2f} {pair:>9} "
+                f"{step.k:>4} {step.log_p / math.log(10):>9.2f}{more} {pair:>9} "
                 f"{'yes' if step.accepted else 'no':>9} {step.inertia:>12.6g}  {step.reason}"
             )
         return "\n".join(lines)
@@ -102,7 +121,7 @@ class Sweep(NamedTuple):
     limit_reached : bool
         Whether the search ended at `max_clusters` with that split still accepted.
     timings : dict
-        Seconds in "kmeans" and "bounds".
+        Seconds in "kmeans" and "bounds", and in "bottlenecks" where these decide.
     """
 
     n_clusters: int
@@ -123,13 +142,14 @@ def decide(
         Consecutive numbers of clusters. Where they start at 2, k = 1 is possible too; the
         smallest is otherwise taken to be right.
     log_p : sequence of float
-        Natural logarithms, one for each k.
+        Natural logarithms, one for each k: of the bound, or of the calibrated p.
     alpha : float
         Level of the test.
-    selection : {"first", "watershed"}
-        "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds alpha.
-        "watershed" makes a rule of the paper's closing remark: the last k before the largest
-        drop in certainty, 1 - p, whatever alpha; of equal drops the last.
+    selection : {"first", "watershed", "calibrated"}
+        "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds alpha, and
+        "calibrated" the same by the calibrated p. "watershed" makes a rule of the paper's closing
+        remark: the last k before the largest drop in certainty, 1 - p, whatever alpha; of equal
+        drops the last.
 
     Returns
     -------
@@ -157,7 +177,7 @@ def decide(
         raise FloatingPointError(msg)
     if ks and ks[0] == 2:
         ks, log_p = [1, *ks], np.concatenate([[-np.inf], log_p])
-    if selection == "first":
+    if selection != "watershed":
         rejected = np.flatnonzero(log_p[1:] > math.log(alpha))
         return ks[int(rejected[0])] if rejected.size else ks[-1]
     if len(ks) == 1:
@@ -173,6 +193,7 @@ def decide(
 def sweep(
     D: Any,
     *,
+    W: Any = None,
     alpha: float = 0.01,
     n_clusters: int | None = None,
     min_clusters: int = 1,
@@ -190,6 +211,8 @@ def sweep(
     ----------
     D : array-like of shape (m, n)
         An embedding, or any data whose columns are comparable.
+    W : csr_matrix of shape (m, m), optional
+        The graph that was embedded: symmetric similarities. selection="calibrated" needs it.
     alpha : float
         Level of the test, in (0, 1).
     n_clusters : int, optional
@@ -198,7 +221,7 @@ def sweep(
         Bounds on k. The smallest is taken to be right; ending at the largest warns.
     full_path : bool
         Go on to `max_clusters` after the decision, so that a person can read the path.
-    selection : {"first", "watershed"}
+    selection : {"first", "watershed", "calibrated"}
         See `decide`. "watershed" implies `full_path`.
     n_pairs : int, optional
         Test only the pairs of highest cut (10 in the authors' code); by default all.
@@ -230,13 +253,14 @@ def sweep(
     bk = backend_of(D)
     D = bk.asarray(D)
     counts = {"n_pairs": n_pairs, "n_kmeans_components": n_kmeans_components}
-    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, selection, counts)
+    _check_arguments(D, W, alpha, n_clusters, min_clusters, max_clusters, selection, counts)
     m, n = D.shape
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
     last = n_clusters or min(max_clusters, m)
-    powerless = attainable_log_p(m, n) > log_alpha
+    graph = prepare(W) if selection == "calibrated" else None
+    powerless = graph is None and attainable_log_p(m, n) > log_alpha
     if powerless and first < last:
         warnings.warn(
             f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: "
@@ -261,21 +285,40 @@ def sweep(
         if math.isnan(log_p):
             msg = f"the bound is not finite at k = {k}: the embedding has entries that are not."
             raise FloatingPointError(msg)
+        step = Step(k, log_p, pair, False, "", found.inertia, labels)  # noqa: FBT003 - to come
         if n_found < k:
-            log_p = 0.0  # two of the clusters asked for are certainly one
+            step = step._replace(log_p=0.0)  # two of the clusters asked for are certainly one
+        if graph is not None and k > 1:
+            step = _calibrated(step, n_found, graph, timings)
+        log_p = step.decisive_log_p
         accepted = log_p <= log_alpha or k == first
         if k > first and log_p <= log_alpha:
             powerless = False
-        reason = _reason(k, n_found, log_p, log_alpha, powerless, n_clusters, min_clusters)
-        steps.append(Step(k, log_p, pair, accepted, reason, found.inertia, labels))
+        reason = _reason(step, n_found, log_alpha, powerless, n_clusters, min_clusters)
+        steps.append(step._replace(accepted=accepted, reason=reason))
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # what was tried beyond is thrown away
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
 
 
+def _calibrated(step: Step, n_found: int, graph: Any, timings: dict[str, float]) -> Step:
+    """Add the calibrated p to a step, and its pair.
+
+    One of the k - 1 clusters there were before has been split, the one where it looked best.
+    """
+    if n_found < step.k:
+        return step._replace(log_p_calibrated=0.0)
+    clock = time.perf_counter()
+    found = widest(step.labels, step.k, graph)
+    timings["bottlenecks"] = timings.get("bottlenecks", 0.0) + time.perf_counter() - clock
+    log_p = min(0.0, found.log_p + math.log(step.k - 1))
+    return step._replace(log_p_calibrated=log_p, pair=found.pair)
+
+
 def _check_arguments(
     D: Any,
+    W: Any,
     alpha: float,
     n_clusters: int | None,
     min_clusters: int,
@@ -295,6 +338,10 @@ def _check_arguments(
         raise ValueError(msg)
     if selection not in SELECTIONS:
         msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
+        raise ValueError(msg)
+    if selection == "calibrated" and (W is None or tuple(W.shape) != (D.shape[0],) * 2):
+        got = "none" if W is None else f"one of shape {tuple(W.shape)}"
+        msg = f"selection='calibrated' needs the graph W of the {D.shape[0]} rows of D, got {got}."
         raise ValueError(msg)
     if not 1 <= min_clusters <= max_clusters:
         msg = (
@@ -366,14 +413,14 @@ def by_size(xp: Any, labels: Any, k: int) -> Any:
 
 
 def _reason(
-    k: int,
+    step: Step,
     n_found: int,
-    log_p: float,
     log_alpha: float,
     powerless: bool,  # noqa: FBT001 - a private function
     n_clusters: int | None,
     min_clusters: int,
 ) -> str:
+    k, log_p = step.k, step.decisive_log_p
     if n_clusters is not None:
         return "fixed by n_clusters: not tested"
     if n_found < k:
@@ -382,6 +429,13 @@ def _reason(
         return "accepted: one cluster leaves no pair to test"
     if k == min_clusters:
         return "accepted: fixed by min_clusters"
+    if step.log_p_calibrated is not None:
+        if log_p <= log_alpha:
+            return "accepted: the graph is thin between every pair"
+        return (
+            "rejected: the graph is hardly thinner between this pair than within, so they may be "
+            "one cluster"
+        )
     if log_p <= log_alpha:
         return "accepted: every pair's bound is at most alpha"
     if powerless:
@@ -398,7 +452,10 @@ def _conclude(
     timings: dict[str, float],
 ) -> Sweep:
     """Decide, and say so where the limit on k was what ended the search."""
-    log_p = [-math.inf, *(step.log_p for step in steps[1:])]  # the first is taken to be right
+    log_p = [
+        -math.inf,
+        *(step.decisive_log_p for step in steps[1:]),
+    ]  # the first is taken to be right
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, selection=selection)
     step = next(step for step in steps if step.k == chosen)
     limit_reached = n_clusters is None and chosen == max_clusters and len(steps) > 1

@@ -17,7 +17,7 @@ from benchmarks.paper.runner import read, stamps
 from benchmarks.paper.shapes import FIGURE3_N, SHAPES, TRUE_K, figure2_tasks
 from benchmarks.stamp import RESULTS
 
-__all__ = ["reproduce", "sensitivity_page"]
+__all__ = ["measured", "reproduce", "sensitivity_page"]
 
 LOW_NOISE = 0.075  # up to which the paper's figure shows moons and circles apart
 STSC_SAYS = {
@@ -42,7 +42,7 @@ VARIANTS = {  # of SpecialK: the key of the result, and the name
 
 def measured(name: str) -> str:
     """Say where the results of an experiment were measured: once for each kind of machine."""
-    path = RESULTS / f"paper-{name}.jsonl"
+    path = RESULTS / f"{name}.jsonl"
     found = stamps(path)
     commits = ", ".join(dict.fromkeys(stamp["commit"][:7] for stamp in found if stamp["commit"]))
     machines = " ".join(dict.fromkeys(machine(stamp) for stamp in found))
@@ -224,7 +224,7 @@ Where we differ: of moons the paper first drops columns that are correlated abov
 swaps lead to a lower inertia. Sets of the same recipe are drawn with other seeds than the paper's,
 which are not published.
 
-{measured("figure2")}
+{measured("paper-figure2")}
 
 ## Figure 3: the number of eigenvectors
 
@@ -237,7 +237,7 @@ the paper, too, $W_C$ finds too few circles and too many moons, and the other si
 
 What n does is mapped in {{doc}}`sensitivity`.
 
-{measured("figure3")}
+{measured("paper-figure3")}
 
 ## Tables 1 to 5: real data
 
@@ -258,7 +258,7 @@ runs on the 50 largest columns anyway, it finds what $W_C$ does.
 
 {data_tables()}
 
-{measured("tables")}
+{measured("paper-tables")}
 """
 
 
@@ -393,5 +393,5 @@ apart, and scikit-learn's digits. The k found on the sets, the smaller first.
 
 {clustered()}
 
-{measured("sensitivity")}
+{measured("paper-sensitivity")}
 """

@@ -1,0 +1,188 @@
+"""Sets of points with and without clusters, half for development and half to be looked at once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import numpy as np
+from scipy.spatial.distance import pdist
+from sklearn import datasets
+from sklearn.preprocessing import scale
+
+from specialk_gpu.datasets import load_fashion_mnist, load_mnist, make_shape
+
+__all__ = [
+    "CHECKED",
+    "CLUSTERED",
+    "DEVELOPED",
+    "STRUCTURELESS",
+    "at_hand",
+    "clustered",
+    "structureless",
+]
+
+Draw = Callable[[np.random.Generator, int, int], np.ndarray]
+
+
+def _unit(X: np.ndarray) -> np.ndarray:
+    return X / np.linalg.norm(X, axis=1)[:, None]
+
+
+def _stretch(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    X = rng.standard_normal((m, d))
+    X[:, 0] *= 10
+    return X
+
+
+def _band(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    X = rng.random((m, d))
+    X[:, 0] *= 20
+    return X
+
+
+def _ball(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    return _unit(rng.standard_normal((m, d))) * rng.random((m, 1)) ** (1 / d)
+
+
+def _torus(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    angle = 2 * np.pi * rng.random((m, d))
+    return np.concatenate([np.cos(angle), np.sin(angle)], axis=1)
+
+
+def _student(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    return rng.standard_normal((m, d)) / np.sqrt(rng.chisquare(5, (m, 1)) / 5)
+
+
+def _curve(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    angle = 2 * np.pi * rng.random(m)
+    X = 0.1 * rng.standard_normal((m, d))
+    X[:, 0] += angle
+    X[:, 1] += np.sin(angle)
+    return X
+
+
+def _spiral(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    angle = 3 * np.pi * np.sqrt(rng.random(m))
+    X = np.stack([angle * np.cos(angle), angle * np.sin(angle)], axis=1)
+    return X + 0.3 * rng.standard_normal((m, 2))
+
+
+STRUCTURELESS: dict[str, tuple[Draw, tuple[int, ...]]] = {
+    "cube": (lambda rng, m, d: rng.random((m, d)), (1, 2, 3, 5, 10, 30)),
+    "Gaussian": (lambda rng, m, d: rng.standard_normal((m, d)), (1, 2, 3, 5, 20)),
+    "sphere": (lambda rng, m, d: _unit(rng.standard_normal((m, d + 1))), (1, 2, 5)),
+    "stretched Gaussian": (_stretch, (2, 5, 20)),
+    "band": (_band, (2, 3)),
+    "ball": (_ball, (2, 3, 10, 50)),
+    "torus": (_torus, (2, 3)),
+    "Student t": (_student, (1, 2, 5, 20)),
+    "thick curve": (_curve, (2, 3, 5)),
+    "spiral": (_spiral, (2,)),
+}
+DEVELOPED = ("cube", "Gaussian", "sphere", "stretched Gaussian", "band")
+CHECKED = ("ball", "torus", "Student t", "thick curve", "spiral")
+
+
+def _mixture(rng: np.random.Generator, m: int, k: int, d: int, apart: float) -> np.ndarray:
+    """Draw from k round Gaussians, the two nearest centres `apart` deviations apart."""
+    centers = rng.standard_normal((k, d))
+    centers *= apart / pdist(centers).min()
+    return centers[rng.integers(k, size=m)] + rng.standard_normal((m, d))
+
+
+def _unequal(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    """Draw two Gaussians eight deviations apart, of sizes 1:50."""
+    X = rng.standard_normal((m, d))
+    X[: m // 51, 0] += 8
+    return X
+
+
+def _densities(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw three Gaussians in the plane, with deviations 1, 2 and 4."""
+    label = rng.integers(3, size=m)
+    X = rng.standard_normal((m, 2)) * 2.0 ** label[:, None]
+    return X + np.array([[0, 0], [12, 0], [0, 26]])[label]
+
+
+def _touching(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw two discs of radius 1 whose rims overlap by a tenth."""
+    X = _ball(rng, m, 2)
+    X[: m // 2, 0] += 1.9
+    return X
+
+
+def _shape(shape: str, noise: float) -> Callable[[np.random.Generator, int], np.ndarray]:
+    return lambda rng, m: make_shape(
+        shape, noise=noise, n_samples=m, random_state=int(rng.integers(2**31))
+    )[0]
+
+
+def _sample(load: Callable[[], tuple[np.ndarray, np.ndarray]]) -> Callable[..., np.ndarray]:
+    return lambda rng, m: (X := load()[0])[rng.choice(len(X), m, replace=False)]
+
+
+def _whole(load: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Callable[..., np.ndarray]:
+    return lambda _rng, _m: scale(load(return_X_y=True)[0])
+
+
+# Of each family: how it is drawn, the right numbers of clusters, the rows (0: all there are), the
+# half it is in.
+CLUSTERED = {
+    "blobs, noise 0.1": (_shape("blobs", 0.1), (3,), 1500, "developed"),
+    "5 Gaussians in 10 dimensions, 6 apart": (
+        lambda rng, m: _mixture(rng, m, 5, 10, 6.0),
+        (5,),
+        1500,
+        "developed",
+    ),
+    "5 Gaussians in 10 dimensions, 4 apart": (
+        lambda rng, m: _mixture(rng, m, 5, 10, 4.0),
+        (5,),
+        1500,
+        "developed",
+    ),
+    "sizes 1:50 in 5 dimensions": (lambda rng, m: _unequal(rng, m, 5), (2,), 2000, "developed"),
+    "iris": (_whole(datasets.load_iris), (2, 3), 0, "developed"),
+    "breast cancer": (_whole(datasets.load_breast_cancer), (2,), 0, "developed"),
+    "MNIST, 5,000": (_sample(load_mnist), (9, 10, 11, 12), 5000, "developed"),
+    "moons, noise 0.05": (_shape("moons", 0.05), (2,), 1500, "checked"),
+    "moons, noise 0.1": (_shape("moons", 0.1), (2,), 1500, "checked"),
+    "circles, noise 0.05": (_shape("circles", 0.05), (2,), 1500, "checked"),
+    "circles, noise 0.1": (_shape("circles", 0.1), (2,), 1500, "checked"),
+    "8 Gaussians in the plane, 6 apart": (
+        lambda rng, m: _mixture(rng, m, 8, 2, 6.0),
+        (8,),
+        1500,
+        "checked",
+    ),
+    "3 Gaussians in 30 dimensions, 6 apart": (
+        lambda rng, m: _mixture(rng, m, 3, 30, 6.0),
+        (3,),
+        1000,
+        "checked",
+    ),
+    "three densities": (_densities, (3,), 1500, "checked"),
+    "touching discs": (_touching, (2,), 1500, "checked"),
+    "wine": (_whole(datasets.load_wine), (3,), 0, "checked"),
+    "digits": (lambda _rng, _m: datasets.load_digits().data, (9, 10, 11, 12), 0, "checked"),
+    "Fashion-MNIST, 5,000": (_sample(load_fashion_mnist), (9, 10, 11), 5000, "checked"),
+}
+
+
+def at_hand(family: str) -> bool:
+    """Say whether the data of a family need no file, or its folder is named."""
+    variable = {"M": "SPECIALK_MNIST", "F": "SPECIALK_FASHION_MNIST"}
+    return "MNIST" not in family or bool(os.environ.get(variable[family[0]]))
+
+
+def clustered(family: str, number: int) -> np.ndarray:
+    """Draw set `number` of a family with clusters; of data that are given whole there is one."""
+    draw, _, m, _ = CLUSTERED[family]
+    return draw(np.random.default_rng([list(CLUSTERED).index(family), number]), m)
+
+
+def structureless(family: str, d: int, m: int, number: int) -> np.ndarray:
+    """Draw m points of a family without clusters, set `number` of it."""
+    key = [list(STRUCTURELESS).index(family), d, m, number]
+    return STRUCTURELESS[family][0](np.random.default_rng(key), m, d)

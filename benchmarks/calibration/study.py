@@ -1,0 +1,154 @@
+"""Borders of structureless sets, the table made of them, and k in sets of all kinds."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.stats import halfnorm
+
+from benchmarks.calibration.families import (
+    CHECKED,
+    CLUSTERED,
+    DEVELOPED,
+    STRUCTURELESS,
+    at_hand,
+    clustered,
+    structureless,
+)
+from benchmarks.paper.rivals import RIVALS
+from specialk_gpu import SpecialK, decide, eigenpairs
+from specialk_gpu.baselines import eigengap, stsc
+from specialk_gpu.bottlenecks import prepare, widest
+
+__all__ = ["border", "border_tasks", "decision", "decision_tasks", "null_table"]
+
+SETS = {60: 100, 150: 100, 300: 100, 1000: 100, 3000: 40, 10000: 15}
+LENGTHS = (8, 10, 12, 14, 16, 18, 20, 24, 28, 34, 40, 50, 70, 100, 200, 400, 800, 1600, 3200)
+LEVELS = (0.1, 0.05)  # at which no family may exceed the law
+NEAR, FEWEST = 0.2, 15  # of the logarithm of a length; sets that make a quantile
+LEAST = 0.3  # scale, however short
+CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 10, 20000: 3}
+N_CLUSTERED = 20  # sets of a family that is drawn
+N_COMPONENTS = (200, 500, 1000)
+ALPHA = 0.05
+MAX_K = 16
+METHODS = ("SpecialK", "STSC", "PGMeans", "XMeans", "gap statistic")
+N_RIVALS = 50  # columns of D, as in the paper's experiments
+
+
+def border_tasks() -> list[dict[str, Any]]:
+    """List the structureless sets for development."""
+    return [
+        {"family": family, "d": d, "m": m, "set": i}
+        for m, n_sets in SETS.items()
+        for family in DEVELOPED
+        for d in STRUCTURELESS[family][1]
+        for i in range(n_sets)
+    ]
+
+
+def border(task: dict[str, Any]) -> dict[str, Any]:
+    """Split a set in two, and measure the border."""
+    warnings.simplefilter("ignore")
+    X = structureless(task["family"], task["d"], task["m"], task["set"])
+    # k-means runs on the 50 largest columns: more than so many change no label
+    model = SpecialK(n_clusters=2, n_components=50, backend="numpy", random_state=0).fit(X)
+    found = widest(model.labels_, 2, prepare(model.affinity_matrix_))
+    return {"between": found.between, "within": found.within, "length": found.length}
+
+
+def z_of(result: dict[str, float]) -> float:
+    """Return the difference of the roots."""
+    return max(0.0, 2 * (math.sqrt(result["within"]) - math.sqrt(result["between"])))
+
+
+def null_table(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+    """Fit the scale of z over the length, so that no family exceeds the half-normal law."""
+    length = np.array([row["result"]["length"] for row in rows])
+    z = np.array([z_of(row["result"]) for row in rows])
+    group = np.array([f"{r['task']['family']} {r['task']['d']} {r['task']['m']}" for r in rows])
+    scales = []
+    for at in LENGTHS:
+        near = np.abs(np.log(length / at)) < NEAR
+        worst = LEAST
+        for name in np.unique(group[near]):
+            own = z[near & (group == name)]
+            if own.size >= FEWEST:
+                worst = max(worst, *(np.quantile(own, 1 - p) / halfnorm.isf(p) for p in LEVELS))
+        scales.append(worst)
+    scales = np.maximum.accumulate(scales)  # longer is never safer
+    return {"length": list(LENGTHS), "scale": [round(float(x), 3) for x in scales]}
+
+
+def decision_tasks(part: str) -> list[dict[str, Any]]:
+    """List the sets whose k is to be found, and by which method."""
+    families = DEVELOPED if part == "develop" else CHECKED
+    first = max(SETS.values())  # sets that the table has not seen
+    out = [
+        {"family": family, "d": d, "m": m, "set": first + i, "method": "SpecialK"}
+        for m, n_sets in CHECK_SETS.items()
+        for family in families
+        for d in STRUCTURELESS[family][1]
+        for i in range(n_sets)
+    ]
+    for family, (_, _, m, half) in CLUSTERED.items():
+        if half.startswith(part) and at_hand(family):
+            sets = range(N_CLUSTERED if m else 1)
+            out += [
+                {"family": family, "set": i, "method": method} for method in METHODS for i in sets
+            ]
+    return out
+
+
+def decision(task: dict[str, Any]) -> dict[str, Any]:
+    """Find k by one method; by ours for several n, and by the paper's rules beside it."""
+    warnings.simplefilter("ignore")
+    if task["family"] in STRUCTURELESS:
+        X = structureless(task["family"], task["d"], task["m"], task["set"])
+        every_n = task["set"] % 10 == 0 and task["m"] <= 3000
+        return _ours(X, N_COMPONENTS if every_n else N_COMPONENTS[:1], full_path=False)
+    X = clustered(task["family"], task["set"])
+    if task["method"] == "SpecialK":
+        return _ours(X, N_COMPONENTS, full_path=True)
+    if task["method"] == "STSC":
+        return {"k": stsc(X, MAX_K, random_state=0).n_clusters}
+    model = SpecialK(n_clusters=1, n_components=N_RIVALS, backend="numpy", random_state=0).fit(X)
+    return {"k": RIVALS[task["method"]](model.embedding_, MAX_K)}
+
+
+def _ours(X: np.ndarray, ns: tuple[int, ...], *, full_path: bool) -> dict[str, Any]:
+    """Return k by each rule, for each n below the number of rows.
+
+    Without the full path, the paper's k is that up to where the calibrated rule ended.
+    """
+    out: dict[str, Any] = {"n": [n for n in ns if n < X.shape[0]] or [X.shape[0] - 1]}
+    for name in ("calibrated", "first", "watershed"):
+        out[name] = []
+    for n in out["n"]:
+        model = SpecialK(
+            alpha=ALPHA,
+            n_components=n,
+            max_clusters=MAX_K,
+            full_path=full_path,
+            selection="calibrated",
+            backend="numpy",
+            random_state=0,
+        ).fit(X)
+        steps = model.path_[1:]
+        ks, bounds = [step.k for step in steps], [step.log_p for step in steps]
+        out["calibrated"].append(int(model.n_clusters_))
+        out["first"].append(decide(ks, bounds))
+        out["watershed"].append(decide(ks, bounds, selection="watershed"))
+    out["log_p"] = [step.log_p_calibrated for step in steps]
+    stages = dict(model.timings_)
+    out["share"] = stages["bottlenecks"] / sum(stages.values())
+    if not full_path:
+        return out
+    lazy = 0.5 * (model.affinity_matrix_ + sparse.identity(model.affinity_matrix_.shape[0]))
+    values = eigenpairs(sparse.csr_matrix(lazy), min(MAX_K + 1, X.shape[0] - 1), random_state=0)
+    out["eigengap"] = eigengap(values.values, min(MAX_K, X.shape[0] - 2))
+    return out

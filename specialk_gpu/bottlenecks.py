@@ -1,0 +1,274 @@
+r"""Bottlenecks between clusters: where the graph is thinner than on both sides.
+
+A walker on the graph is in cluster b after a few steps with probability f. The thresholds of f cut
+clusters a and b in two: from within a, across their border, to within b. Where the two are one
+cluster, these cuts weigh the same, or fall off on both sides, as the sections of a band or of a
+ball do. A bottleneck is a border whose cut is lighter than cuts on both sides. Each row has weight
+1, so that the weight of a cut is about the number of rows it parts, and its root varies by about as
+much whatever it is:
+
+    z = 2 (√within - √between).
+
+How large z is where there is nothing to find has been tried (benchmarks/calibration): it follows
+a half-normal law, or one below it, whose scale depends on the length of the two clusters together,
+counted in sections: their rows by `within`. A ball of high dimension is short, and has z near 0; a
+thread is long, and a split may take the thinnest of its many sections.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from importlib.resources import files
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.chebyshev import product
+from specialk_gpu.eigen import eigenpairs
+from specialk_gpu.graph import normalised, rows_of_entries
+
+__all__ = ["Bottleneck", "Graph", "log_p_of", "prepare", "widest"]
+
+N_STEPS = 10  # of the walker, each of which stays with probability one half
+CERTAIN = 1e-9  # beyond, f says nothing about the order of rows
+PIECE = 0.1  # of a cluster: components that are smaller are no pieces of their own
+
+
+class Bottleneck(NamedTuple):
+    """The border that is least of a bottleneck among those of a clustering.
+
+    Attributes
+    ----------
+    log_p : float
+        Natural logarithm of the probability of such a bottleneck where there is but one cluster.
+    pair : tuple of two int
+        The labels on its two sides.
+    between, within : float
+        Weights of the cut at the border, and of the lighter of the heaviest cuts on both sides.
+    length : float
+        Rows of the two sides together by `within`; of all rows for what no edge joins to others.
+    """
+
+    log_p: float
+    pair: tuple[int, int]
+    between: float
+    within: float
+    length: float
+
+
+class Graph(NamedTuple):
+    """A graph, ready to be cut.
+
+    Attributes
+    ----------
+    S : csr_matrix of shape (m, m)
+        Divided by the roots of the degrees.
+    step : float64 array of shape (m, 1)
+        Half the inverse of the sums of its rows.
+    row, column, weight : arrays of shape (e,)
+        Its edges, each once.
+    """
+
+    S: Any
+    step: Any
+    row: Any
+    column: Any
+    weight: Any
+
+
+def prepare(W: Any) -> Graph:
+    """Prepare a symmetric matrix (m, m) of similarities."""
+    bk = backend_of(W)
+    xp = bk.xp
+    S = normalised(W.astype(np.float64, copy=True))
+    row = rows_of_entries(S, "similarities")
+    degree = xp.bincount(row, S.data, minlength=S.shape[0])
+    step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
+    once = row < S.indices
+    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once])
+
+
+@on_its_device
+def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
+    """Find the border that is least of a bottleneck.
+
+    Parameters
+    ----------
+    labels : int32 array of shape (m,)
+        In 0, ..., k - 1, k at least 2.
+    k : int
+    graph : Graph
+
+    Returns
+    -------
+    Bottleneck
+
+    Notes
+    -----
+    Clusters that fall apart are tested piece by piece: else a long thread, cut in many places,
+    would count all its borders as one. What no edge joins to the rest has no border; it is compared
+    with its own heaviest cut along its second eigenvector.
+    """
+    bk = backend_of(labels)
+    piece, owner = _pieces(bk, graph, labels, k)
+    k = owner.size
+    F, piece = _walked(bk, graph, piece, k)
+    edges, bounds = _sorted_edges(bk, graph, piece, k)
+    order, ends = _sorted_rows(bk, piece, k)
+    sizes = np.diff(ends, prepend=0)
+    place = bk.xp.empty(piece.size, dtype=np.int64)
+    found = []
+    touched = np.zeros(k, dtype=bool)
+    for i in range(k):
+        for j in range(i + 1, k):
+            if bounds[i * k + j] == bounds[i * k + j + 1]:
+                continue
+            touched[[i, j]] = True
+            rows = bk.xp.concatenate([order[ends[c] - sizes[c] : ends[c]] for c in (i, j)])
+            parts = [slice(*bounds[key : key + 2]) for key in (i * k + i, i * k + j, j * k + j)]
+            f = F[rows, j] / (F[rows, i] + F[rows, j])  # a row is in i or in j, or was reached
+            cuts, known = _profile(bk, f, rows, [[x[part] for part in parts] for x in edges], place)
+            border = int(sizes[i]) - 1
+            cuts = bk.xp.where(known, cuts, 0)
+            weights = [
+                cuts[: border + 1].max(),
+                cuts[border:].max(),
+                cuts[border],
+                edges[2][parts[1]].sum(),
+            ]
+            left, right, level, whole = bk.to_numpy(bk.xp.stack(weights)).tolist()
+            between = min(level, whole) if level > 0 else whole
+            found.append(_bottleneck(owner, (i, j), between, min(left, right), rows.size))
+    for i in np.flatnonzero(~touched):
+        within = _own_width(bk, graph, order[ends[i] - sizes[i] : ends[i]])
+        found.append(_bottleneck(owner, (i, i), 0.0, within, piece.size))
+    return max(found, key=lambda bottleneck: bottleneck.log_p)
+
+
+def _bottleneck(
+    owner: np.ndarray, pieces: tuple[int, int], between: float, within: float, size: int
+) -> Bottleneck:
+    length = float(size) / max(within, 1e-300)
+    a, b = sorted(owner[list(pieces)].tolist())
+    pair = (a, b) if a < b else (0, a or 1)  # of what no edge joins to the rest
+    return Bottleneck(log_p_of(between, within, length), pair, between, within, length)
+
+
+def log_p_of(between: float, within: float, length: float) -> float:
+    """Return the logarithm of the probability of such a bottleneck where there is none."""
+    if within <= 0:
+        return 0.0
+    z = 2 * (math.sqrt(within) - math.sqrt(max(between, 0.0)))
+    scale = float(np.interp(math.log(length), *_null()))
+    return min(0.0, math.log(2) + float(log_ndtr(-max(z, 0.0) / scale)))
+
+
+@cache
+def _null() -> tuple[np.ndarray, np.ndarray]:
+    """Return the logarithms of the lengths in the table, and the scales of z there."""
+    table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
+    return np.log(table["length"]), np.array(table["scale"])
+
+
+# Pieces and edges -----------------------------------------------------------------------------
+
+
+def _pieces(bk: ModuleType, graph: Graph, labels: Any, k: int) -> tuple[Any, np.ndarray]:
+    """Return the piece of each row (m,), and the label that owns each piece, on the host.
+
+    A piece is a component of a cluster that holds a tenth of it. What is smaller has strayed, and
+    belongs to the piece around it; it is marked by -1 - the largest piece of its label.
+    """
+    xp, m = bk.xp, labels.size
+    inside = labels[graph.row] == labels[graph.column]
+    row, column = graph.row[inside], graph.column[inside]
+    ends = xp.concatenate([row, column]), xp.concatenate([column, row])
+    G = bk.sparse.csr_matrix((xp.ones(2 * row.size), ends), shape=(m, m))
+    count, component = bk.connected_components(G)
+    if count == k:
+        return labels, np.arange(k)
+    sizes = bk.to_numpy(xp.bincount(component, minlength=count))
+    owner = bk.to_numpy(labels[xp.unique(component, return_index=True)[1]])
+    piece, owners = np.empty(count, dtype=np.int32), []
+    for label in range(k):
+        own = np.flatnonzero(owner == label)
+        own = own[np.argsort(-sizes[own], kind="stable")]
+        n_pieces = max(1, int((sizes[own] >= max(2, PIECE * sizes[own].sum())).sum()))
+        piece[own] = -1 - len(owners)  # a stray, and where it goes if nowhere else
+        piece[own[:n_pieces]] = len(owners) + np.arange(n_pieces)
+        owners += [label] * n_pieces
+    return bk.asarray(piece)[component], np.array(owners)
+
+
+def _walked(bk: ModuleType, graph: Graph, piece: Any, k: int) -> tuple[Any, Any]:
+    """Return the probability (m, k) that a walk ends in each piece, and the pieces with strays.
+
+    Where a walk that ends among strays does not count.
+    """
+    xp = bk.xp
+    F = (piece[:, None] == xp.arange(k)).astype(np.float64)
+    for _ in range(N_STEPS):
+        F = 0.5 * F + graph.step * product(bk, graph.S, F)
+    stray = xp.flatnonzero(piece < 0)
+    if stray.size:
+        piece, near = piece.copy(), F[stray]
+        lost = ~near.any(axis=1)
+        near[xp.flatnonzero(lost), -1 - piece[stray[lost]]] = 1
+        piece[stray], F[stray] = near.argmax(axis=1), near
+    return F, piece
+
+
+def _sorted_edges(
+    bk: ModuleType, graph: Graph, labels: Any, k: int
+) -> tuple[tuple[Any, Any, Any], np.ndarray]:
+    """Return the edges by pairs of labels i <= j, and where pair i k + j begins."""
+    xp = bk.xp
+    a, b = labels[graph.row], labels[graph.column]
+    key = xp.minimum(a, b).astype(np.int32) * k + xp.maximum(a, b)
+    order = xp.argsort(key, kind="stable")
+    bounds = bk.to_numpy(xp.searchsorted(key[order], xp.arange(k * k + 1)))
+    return (graph.row[order], graph.column[order], graph.weight[order]), bounds
+
+
+def _sorted_rows(bk: ModuleType, labels: Any, k: int) -> tuple[Any, np.ndarray]:
+    """Return the rows in the order of their labels, and where each label ends."""
+    order = bk.xp.argsort(labels, kind="stable")
+    return order, bk.to_numpy(bk.xp.searchsorted(labels[order], bk.xp.arange(k), side="right"))
+
+
+def _profile(bk: ModuleType, f: Any, rows: Any, edges: Any, place: Any) -> tuple[Any, Any]:
+    """Return the weight of the cut after each row but the last in the order of f, and where f says.
+
+    `edges` are parts of rows, columns and weights; `place` is work space (m,).
+    """
+    xp = bk.xp
+    order = xp.argsort(f, kind="stable")
+    place[rows[order]] = xp.arange(rows.size)
+    p, q, weight = (xp.concatenate(parts) for parts in edges)
+    p, q = place[p], place[q]
+    opened = xp.bincount(xp.minimum(p, q), weight, minlength=rows.size)
+    closed = xp.bincount(xp.maximum(p, q), weight, minlength=rows.size)
+    f = f[order]
+    known = (f[1:] > f[:-1]) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
+    return xp.cumsum(opened - closed)[:-1], known
+
+
+def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
+    """Return the heaviest cut of rows that no edge joins to others, by their second eigenvector."""
+    xp, size = bk.xp, rows.size
+    if size < 3:
+        return 0.0
+    A = graph.S[rows][:, rows]
+    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
+    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
+    f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
+    row = rows_of_entries(A, "similarities")
+    once = row < A.indices
+    edges = [[row[once]], [A.indices[once]], [A.data[once]]]
+    cuts, _ = _profile(bk, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
+    return float(cuts.max())
