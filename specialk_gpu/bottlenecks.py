@@ -116,38 +116,18 @@ def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
     """
     bk = backend_of(labels)
     piece, owner = _pieces(bk, graph, labels, k)
-    k = owner.size
-    F, piece = _walked(bk, graph, piece, k)
-    edges, bounds = _sorted_edges(bk, graph, piece, k)
-    order, ends = _sorted_rows(bk, piece, k)
-    sizes = np.diff(ends, prepend=0)
-    place = bk.xp.empty(piece.size, dtype=np.int64)
-    found = []
-    touched = np.zeros(k, dtype=bool)
-    for i in range(k):
-        for j in range(i + 1, k):
-            if bounds[i * k + j] == bounds[i * k + j + 1]:
-                continue
-            touched[[i, j]] = True
-            rows = bk.xp.concatenate([order[ends[c] - sizes[c] : ends[c]] for c in (i, j)])
-            parts = [slice(*bounds[key : key + 2]) for key in (i * k + i, i * k + j, j * k + j)]
-            f = F[rows, j] / (F[rows, i] + F[rows, j])  # a row is in i or in j, or was reached
-            cuts, known = _profile(bk, f, rows, [[x[part] for part in parts] for x in edges], place)
-            border = int(sizes[i]) - 1
-            cuts = bk.xp.where(known, cuts, 0)
-            weights = [
-                cuts[: border + 1].max(),
-                cuts[border:].max(),
-                cuts[border],
-                edges[2][parts[1]].sum(),
-            ]
-            left, right, level, whole = bk.to_numpy(bk.xp.stack(weights)).tolist()
-            between = min(level, whole) if level > 0 else whole
-            found.append(_bottleneck(owner, (i, j), between, min(left, right), rows.size))
-    for i in np.flatnonzero(~touched):
-        within = _own_width(bk, graph, order[ends[i] - sizes[i] : ends[i]])
-        found.append(_bottleneck(owner, (i, i), 0.0, within, piece.size))
-    return max(found, key=lambda bottleneck: bottleneck.log_p)
+    F = _walked(bk, graph, piece, owner.size)
+    piece = _with_strays(bk, piece, F)
+    sections = _Sections(bk, graph, piece, owner.size)
+    found = {}
+    for pair in sections.touching():
+        between, within, size = sections.measure(F, *pair)
+        found[pair] = _bottleneck(owner, pair, between, within, size)
+    touched = {piece for pair in found for piece in pair}
+    for i in set(range(owner.size)) - touched:
+        within = _own_width(bk, graph, sections.rows(i))
+        found[i, i] = _bottleneck(owner, (i, i), 0.0, within, piece.size)
+    return max(found.values())
 
 
 def _bottleneck(
@@ -205,52 +185,79 @@ def _pieces(bk: ModuleType, graph: Graph, labels: Any, k: int) -> tuple[Any, np.
     return bk.asarray(piece)[component], np.array(owners)
 
 
-def _walked(bk: ModuleType, graph: Graph, piece: Any, k: int) -> tuple[Any, Any]:
-    """Return the probability (m, k) that a walk ends in each piece, and the pieces with strays.
-
-    Where a walk that ends among strays does not count.
-    """
-    xp = bk.xp
-    F = (piece[:, None] == xp.arange(k)).astype(np.float64)
+def _walked(bk: ModuleType, graph: Graph, piece: Any, k: int) -> Any:
+    """Return the probability (m, k) that a walk from each row ends in each piece."""
+    F = (piece[:, None] == bk.xp.arange(k)).astype(np.float64)
     for _ in range(N_STEPS):
         F = 0.5 * F + graph.step * product(bk, graph.S, F)
-    stray = xp.flatnonzero(piece < 0)
-    if stray.size:
-        piece, near = piece.copy(), F[stray]
-        lost = ~near.any(axis=1)
-        near[xp.flatnonzero(lost), -1 - piece[stray[lost]]] = 1
-        piece[stray], F[stray] = near.argmax(axis=1), near
-    return F, piece
+    return F
 
 
-def _sorted_edges(
-    bk: ModuleType, graph: Graph, labels: Any, k: int
-) -> tuple[tuple[Any, Any, Any], np.ndarray]:
-    """Return the edges by pairs of labels i <= j, and where pair i k + j begins."""
-    xp = bk.xp
-    a, b = labels[graph.row], labels[graph.column]
-    key = xp.minimum(a, b).astype(np.int32) * k + xp.maximum(a, b)
-    order = xp.argsort(key, kind="stable")
-    bounds = bk.to_numpy(xp.searchsorted(key[order], xp.arange(k * k + 1)))
-    return (graph.row[order], graph.column[order], graph.weight[order]), bounds
+def _with_strays(bk: ModuleType, piece: Any, F: Any) -> Any:
+    """Return the pieces (m,), strays in the one around them; mend F, in place, for the lost."""
+    stray = bk.xp.flatnonzero(piece < 0)
+    if not stray.size:
+        return piece
+    piece, near = piece.copy(), F[stray]
+    lost = bk.xp.flatnonzero(~near.any(axis=1))
+    near[lost, -1 - piece[stray[lost]]] = 1
+    piece[stray], F[stray] = near.argmax(axis=1), near
+    return piece
 
 
-def _sorted_rows(bk: ModuleType, labels: Any, k: int) -> tuple[Any, np.ndarray]:
-    """Return the rows in the order of their labels, and where each label ends."""
-    order = bk.xp.argsort(labels, kind="stable")
-    return order, bk.to_numpy(bk.xp.searchsorted(labels[order], bk.xp.arange(k), side="right"))
+class _Sections:
+    """The rows and edges of a graph, sorted by pieces, and the cuts through pairs of pieces."""
+
+    def __init__(self, bk: ModuleType, graph: Graph, piece: Any, k: int) -> None:
+        xp = bk.xp
+        self.bk, self.k = bk, k
+        self.order = xp.argsort(piece, kind="stable")
+        ends = xp.searchsorted(piece[self.order], xp.arange(k + 1))
+        a, b = piece[graph.row], piece[graph.column]
+        key = xp.minimum(a, b).astype(np.int64) * k + xp.maximum(a, b)
+        by_key = xp.argsort(key, kind="stable")
+        self.edges = [x[by_key] for x in (graph.row, graph.column, graph.weight)]
+        self.bounds = bk.to_numpy(xp.searchsorted(key[by_key], xp.arange(k * k + 1)))
+        self.ends = bk.to_numpy(ends)
+        self.place = xp.empty(piece.size, dtype=np.int64)
+
+    def rows(self, i: int) -> Any:
+        """Return the rows of a piece."""
+        return self.order[self.ends[i] : self.ends[i + 1]]
+
+    def _between(self, i: int, j: int) -> slice:
+        """Return where the edges between two pieces i <= j are."""
+        return slice(*self.bounds[i * self.k + j : i * self.k + j + 2])
+
+    def touching(self) -> list[tuple[int, int]]:
+        """List the pairs of pieces that an edge joins."""
+        keys = np.flatnonzero(np.diff(self.bounds))
+        return [(i, j) for i, j in (divmod(int(key), self.k) for key in keys) if i < j]
+
+    def measure(self, F: Any, i: int, j: int) -> tuple[float, float, int]:
+        """Return the cut between two pieces, the lighter of the heaviest within, and their rows."""
+        xp = self.bk.xp
+        rows = xp.concatenate([self.rows(i), self.rows(j)])
+        f = F[rows, j] / (F[rows, i] + F[rows, j])  # a row is in one of them, or was reached
+        parts = [self._between(i, i), self._between(i, j), self._between(j, j)]
+        edges = [xp.concatenate([x[part] for part in parts]) for x in self.edges]
+        cuts, known = _profile(xp, f, rows, edges, self.place)
+        cuts = xp.where(known, cuts, 0)
+        border = int(self.ends[i + 1] - self.ends[i]) - 1
+        whole = self.edges[2][parts[1]].sum()
+        weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border], whole])
+        left, right, level, whole = self.bk.to_numpy(weights).tolist()
+        return (min(level, whole) if level > 0 else whole), min(left, right), int(rows.size)
 
 
-def _profile(bk: ModuleType, f: Any, rows: Any, edges: Any, place: Any) -> tuple[Any, Any]:
+def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[Any, Any]:
     """Return the weight of the cut after each row but the last in the order of f, and where f says.
 
-    `edges` are parts of rows, columns and weights; `place` is work space (m,).
+    `edges` are rows, columns and weights; `place` is work space (m,).
     """
-    xp = bk.xp
     order = xp.argsort(f, kind="stable")
     place[rows[order]] = xp.arange(rows.size)
-    p, q, weight = (xp.concatenate(parts) for parts in edges)
-    p, q = place[p], place[q]
+    p, q, weight = place[edges[0]], place[edges[1]], edges[2]
     opened = xp.bincount(xp.minimum(p, q), weight, minlength=rows.size)
     closed = xp.bincount(xp.maximum(p, q), weight, minlength=rows.size)
     f = f[order]
@@ -269,6 +276,6 @@ def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
     f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
     row = rows_of_entries(A, "similarities")
     once = row < A.indices
-    edges = [[row[once]], [A.indices[once]], [A.data[once]]]
-    cuts, _ = _profile(bk, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
+    edges = [row[once], A.indices[once], A.data[once]]
+    cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
     return float(cuts.max())

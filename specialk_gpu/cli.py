@@ -395,6 +395,9 @@ def _path_rows(model, true_labels=None):
             "inertia": _finite(step.inertia),
             "reason": str(step.reason),
         }
+        if step.log_p_calibrated is not None:
+            row["log_p_calibrated"] = step.log_p_calibrated
+            row["log10_p_calibrated"] = step.log_p_calibrated / math.log(10)
         if true_labels is not None:
             row["nmi"] = float(normalized_mutual_info_score(true_labels, step.labels))
         rows.append(row)
@@ -441,6 +444,11 @@ def _print_path(rows, n_clusters):
         cells.append("yes" if row["accepted"] else "no")
         cells.append("-" if row["inertia"] is None else f"{row['inertia']:.5g}")
         table.append([*cells, row["reason"]])
+    if any("log10_p_calibrated" in row for row in rows):
+        own = (row.get("log10_p_calibrated") for row in rows)
+        column = ["calibrated", *("-" if x is None else f"{x:.2f}" for x in own)]
+        for cells, cell in zip(table, column, strict=True):
+            cells.insert(3, cell)
     if rows and "nmi" in rows[0]:
         for cells, nmi in zip(table, ["NMI", *(f"{row['nmi']:.3f}" for row in rows)], strict=True):
             cells.insert(-1, nmi)

@@ -88,13 +88,15 @@ def watershed(model: Any) -> int:
 
 
 def near_level(model: Any) -> list[int]:
-    """Return the k whose bound is within a factor of 10 of alpha."""
+    """Return the k where what decides, bound or calibrated p, is within a factor 10 of alpha."""
     log_alpha = math.log(settings(model).alpha)
-    return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
+    return [s.k for s in model.path_ if s.pair and abs(s.decisive_log_p - log_alpha) < LN10]
 
 
 def _powerless(model: Any) -> bool:
     """Say whether no split could have been accepted, as a PowerWarning does."""
+    if settings(model).selection == "calibrated":
+        return False
     m, n = model.embedding_.shape
     m = m if model._distinct is None else len(model._distinct)
     return attainable_log_p(m, n) > math.log(settings(model).alpha)
@@ -125,30 +127,31 @@ def verdict(model: Any) -> tuple[str, str]:
             "eigenvectors for this alpha. This is no evidence for one cluster."
         )
     log_alpha, own, beyond = math.log(given.alpha), path.get(k), path.get(k + 1)
-    parts = []
+    calibrated, parts = given.selection == "calibrated", []
+    measure = "calibrated p" if calibrated else "bound"
     if own is not None and own.pair is not None:
         parts.append(
-            f"Of {k} clusters, the two that are most alike have a bound of {_power(own.log_p)}; "
-            f"alpha is {given.alpha:g}."
+            f"Of {k} clusters, the two that are most alike have a {measure} of "
+            f"{_power(own.decisive_log_p)}; alpha is {given.alpha:g}."
         )
-    if k == given.min_clusters > 1 and (own is None or own.log_p > log_alpha):
+    if k == given.min_clusters > 1 and (own is None or own.decisive_log_p > log_alpha):
         parts.append("Fewer were not allowed (min_clusters), and this number was not tested.")
         return "given", " ".join(parts)
     if beyond is not None and beyond.pair is not None:
         split = f"Of {k + 1} clusters, two have" if k > 1 else "Split in two, the parts have"
-        parts.append(f"{split} a bound of {_power(beyond.log_p)}: they may be one.")
+        parts.append(f"{split} a {measure} of {_power(beyond.decisive_log_p)}: they may be one.")
     if given.selection == "watershed":
         parts.append("The answer is where certainty drops most, whatever alpha.")
         sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
         return ("clear" if sure else "close"), " ".join(parts)
     near = [i for i in near_level(model) if i <= k + 1]
-    other = watershed(model)
+    other = k if calibrated else watershed(model)
     if not near:
-        parts.append("No bound up to there is near alpha.")
+        parts.append(f"No {measure} up to there is near alpha.")
     elif near[-1] >= k:
         parts.append("That is near alpha: the answer could as well be another.")
     else:
-        parts.append(f"But the bound at k = {_listed(near)} is near alpha.")
+        parts.append(f"But the {measure} at k = {_listed(near)} is near alpha.")
     if other != k:
         parts.append(f"But certainty drops most after k = {other}.")
     return ("close" if near or other != k else "clear"), " ".join(parts)
@@ -199,13 +202,21 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     if near := near_level(model):
         out.append(
             (
-                f"The bound at k = {_listed(near)} is within a factor of 10 of alpha.",
-                "Raise n_components for finer splits, lower it for coarser ones, and see "
-                "whether k stays.",
+                f"The {'calibrated p' if given.selection == 'calibrated' else 'bound'} at "
+                f"k = {_listed(near)} is within a factor of 10 of alpha.",
+                SETTLE["calibrated" if given.selection == "calibrated" else "bound"],
             )
         )
     out += _doubts_of_the_graph(model)
-    if given.n_clusters is None:
+    if given.n_clusters is None and given.selection == "calibrated":
+        out.append(
+            (
+                "The calibrated p sees the graph alone, not how wide a gap without edges is.",
+                "Fit with half and with twice as many neighbours (n_neighbors); a k that stays can "
+                "be trusted.",
+            )
+        )
+    elif given.n_clusters is None:
         out.append(
             (
                 f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
@@ -220,6 +231,11 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     return out
 
 
+SETTLE = {
+    "bound": "Raise n_components for finer splits, lower it for coarser ones, and see whether k "
+    "stays.",
+    "calibrated": "Take another alpha or n_neighbors, and see whether k stays.",
+}
 ISOLATED = {
     "nearest_neighbors": "They are copies of each other.",
     "radius_neighbors": 'Raise coverage, or take affinity="nearest_neighbors".',

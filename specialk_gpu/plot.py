@@ -36,6 +36,8 @@ def _axes(ax: Any) -> Any:
 def path(model: Any, ax: Any = None) -> Any:
     """Draw log10 p of the worst pair against k, with the threshold and the decision.
 
+    That is the calibrated p where it decides, with the bound beside it.
+
     Parameters
     ----------
     model : SpecialK
@@ -51,8 +53,12 @@ def path(model: Any, ax: Any = None) -> Any:
     ax = _axes(ax)
     steps = [step for step in model.path_ if step.pair is not None]
     ks = np.array([step.k for step in steps])
-    log10_p = np.array([step.log_p for step in steps]) / LN10
+    log10_p = np.array([step.decisive_log_p for step in steps]) / LN10
     shown = np.maximum(log10_p, FLOOR)
+    calibrated = settings(model).selection == "calibrated"
+    if calibrated:
+        bounds = np.array([step.log_p for step in steps]) / LN10
+        ax.plot(ks, np.maximum(bounds, FLOOR), color="0.8", linestyle=":", label="bound [HD19]")
     ax.plot(ks, shown, color="0.6", zorder=1)
     accepted = np.array([step.accepted for step in steps], dtype=bool)
     for mask, marker, color, name in (
@@ -66,9 +72,10 @@ def path(model: Any, ax: Any = None) -> Any:
     threshold = math.log10(settings(model).alpha)
     ax.axhline(threshold, color="0.3", linestyle="--", label=f"alpha = {settings(model).alpha:g}")
     ax.axvline(model.n_clusters_, color="C2", linewidth=6, alpha=0.25, zorder=0, label="decision")
-    if len(steps) > 1 and (k := watershed(model)) != model.n_clusters_:
+    if len(steps) > 1 and not calibrated and (k := watershed(model)) != model.n_clusters_:
         ax.axvline(k, color="C4", linestyle=":", zorder=0, label="watershed")
-    ax.set(xlabel="number of clusters k", ylabel="log10 p of the worst pair")
+    name = "calibrated log10 p" if calibrated else "log10 p"
+    ax.set(xlabel="number of clusters k", ylabel=f"{name} of the worst pair")
     ax.set_title(f"k = {model.n_clusters_}")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend()

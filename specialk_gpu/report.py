@@ -101,7 +101,8 @@ def report(
         "choose": "Choose a k"
         + (", in the picture or" if len(steps) > 1 else "")
         + " in the table",
-        "path": "\n".join(_path_row(step, k) for step in model.path_),
+        "bounds": '<th scope="col">bound</th>' if given.selection == "calibrated" else "",
+        "path": "\n".join(_path_row(step, k, given.selection) for step in model.path_),
         "clusters": "\n".join(_cluster_rows(model, steps)),
         "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
         "embedding, coloured by cluster.",
@@ -135,6 +136,12 @@ def _rule(model: Any) -> str:
         return "Here k was given, and the bound decided nothing."
     if settings(model).selection == "watershed":
         return "The answer is the last k before the largest drop in certainty."
+    if settings(model).selection == "calibrated":
+        return (
+            "p is calibrated: how likely the graph is to be as thin between two clusters, compared "
+            "with within them, where there is but one. The first k that is not accepted is one too "
+            "many. Beside it stands the bound of the paper, which decided nothing here."
+        )
     return "The first k that is not accepted is one too many."
 
 
@@ -155,7 +162,7 @@ def _chart(model: Any) -> str:
     if not steps:
         return ""
     first, last = min(2, steps[0].k), steps[-1].k
-    floor = min(-3.0, max(FLOOR, min(step.log_p for step in steps) / LN10 - 1))
+    floor = min(-3.0, max(FLOOR, min(step.decisive_log_p for step in steps) / LN10 - 1))
 
     def x(k: float) -> float:
         return LEFT + (k - first + 0.5) / (last - first + 1) * (WIDTH - LEFT - 10)
@@ -185,16 +192,16 @@ def _chart(model: Any) -> str:
             f'<rect x="{x(model.n_clusters_) - 11:.1f}" y="{TOP - 10}" width="22" rx="5" '
             f'height="{HEIGHT - TOP - BOTTOM + 20}" fill="var(--mark)" opacity=".16"/>'
         )
-    line = " ".join(f"{x(step.k):.1f},{y(step.log_p / LN10):.1f}" for step in steps)
+    line = " ".join(f"{x(step.k):.1f},{y(step.decisive_log_p / LN10):.1f}" for step in steps)
     parts.append(f'<polyline points="{line}" fill="none" stroke="var(--line)" stroke-width="2"/>')
     every = max(1, -(-len(steps) // 20))
     for step in steps:
-        at = f'cx="{x(step.k):.1f}" cy="{y(step.log_p / LN10):.1f}"'
+        at = f'cx="{x(step.k):.1f}" cy="{y(step.decisive_log_p / LN10):.1f}"'
         told = "accepted" if step.accepted else "not accepted"
         parts.append(
             f'<g class="dot" data-k="{step.k}" tabindex="0" role="button" aria-pressed="false" '
-            f'aria-label="k = {step.k}: log10 p {step.log_p / LN10:.2f}, {told}">'
-            f"<title>k = {step.k}: {step.log_p / LN10:.2f}, {told}</title>"
+            f'aria-label="k = {step.k}: log10 p {step.decisive_log_p / LN10:.2f}, {told}">'
+            f"<title>k = {step.k}: {step.decisive_log_p / LN10:.2f}, {told}</title>"
             f'<circle class="halo" {at} r="11"/>'
             f'<circle {at} r="5.5" fill="var(--{"yes" if step.accepted else "no"})"/></g>'
         )
@@ -209,13 +216,17 @@ def _chart(model: Any) -> str:
     return "".join(parts)
 
 
-def _path_row(step: Any, answer: int) -> str:
+def _path_row(step: Any, answer: int, selection: str) -> str:
     pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
-    log10_p = "" if step.pair is None else f"{step.log_p / LN10:.2f}"
+    log10_p = "" if step.pair is None else f"{step.decisive_log_p / LN10:.2f}"
+    bound = ""
+    if selection == "calibrated":
+        bound = f"<td>{'' if step.pair is None else format(step.log_p / LN10, '.2f')}</td>"
     return (
         f'<tr data-k="{step.k}"{" class=answer" if step.k == answer else ""}>'
         f'<th scope="row"><button type="button">{step.k}</button></th><td>{log10_p}</td>'
-        f"<td>{pair}</td><td>{'yes' if step.accepted else 'no'}</td><td>{step.inertia:.6g}</td>"
+        f"{bound}<td>{pair}</td><td>{'yes' if step.accepted else 'no'}</td>"
+        f"<td>{step.inertia:.6g}</td>"
         f'<td class="words">{html.escape(step.reason)}</td></tr>'
     )
 

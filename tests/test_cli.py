@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import warnings
-from types import SimpleNamespace
 
 import matplotlib
 import numpy as np
@@ -18,6 +17,7 @@ from specialk_gpu.backend.threads import n_threads
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.files import read_labels, write_labels
+from specialk_gpu.sweep import Step
 
 COMMAND = [sys.executable, "-m", "specialk_gpu.cli"]
 
@@ -61,9 +61,7 @@ def stand_in(monkeypatch):
         return seen
 
     def step(k, log_p, pair, reason, labels):
-        return SimpleNamespace(
-            k=k, log_p=log_p, pair=pair, accepted=True, reason=reason, inertia=1.0, labels=labels
-        )
+        return Step(k, log_p, pair, accepted=True, reason=reason, inertia=1.0, labels=labels)
 
     return install
 

@@ -441,7 +441,7 @@ def test_path_becomes_a_frame_and_a_table():
     assert "0, 1" in lines[2]
     assert "no" in lines[3].split()
     assert Path().to_frame().columns.tolist() == names
-    assert set(Step._fields) == {*names, "labels"} - {"log10_p"}
+    assert set(Step._fields) == {*names, "labels", "log_p_calibrated"} - {"log10_p"}
 
 
 # -- refusals -------------------------------------------------------------------------------------

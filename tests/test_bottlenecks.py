@@ -1,0 +1,245 @@
+"""The calibrated p: cuts by definition, pieces, graphs that are known, and where nothing is."""
+
+import json
+import math
+import warnings
+from importlib.resources import files
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.datasets import load_digits, make_blobs, make_moons
+
+from specialk_gpu import SpecialK, knn_graph, sweep
+from specialk_gpu.bottlenecks import N_STEPS, log_p_of, prepare, widest
+
+CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
+BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
+BLOBS_Y = np.argmin(((BLOBS[:, None] - CENTERS) ** 2).sum(axis=2), axis=1)  # without strays
+
+
+def calibrated(X, backend="numpy", **settings):
+    settings = {"selection": "calibrated", "random_state": 0, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SpecialK(backend=backend, **settings).fit(X)
+
+
+def graph_of(bk, W):
+    return bk.sparse.csr_matrix(sparse.csr_matrix(W))
+
+
+def found(bk, W, labels, k):
+    return widest(bk.asarray(labels, dtype=np.int32), k, prepare(graph_of(bk, W)))
+
+
+def dense_cuts(W, labels, i, j):
+    """Return the cuts of a pair, in the order of the walker's chance of ending in j, densely."""
+    W = W.toarray() if sparse.issparse(W) else W
+    degree = W.sum(axis=1)
+    S = W / np.sqrt(np.outer(degree, degree))
+    walk = 0.5 * (np.eye(len(W)) + S / S.sum(axis=1)[:, None])
+    F = np.linalg.matrix_power(walk, N_STEPS) @ np.eye(labels.max() + 1)[labels]
+    rows = np.flatnonzero((labels == i) | (labels == j))
+    f = F[rows, j] / (F[rows, i] + F[rows, j])
+    rows, f = rows[np.argsort(f, kind="stable")], np.sort(f)
+    cuts = [S[np.ix_(rows[:t], rows[t:])].sum() for t in range(1, rows.size)]
+    known = (np.diff(f) > 1e-14) & (f[1:] > 1e-9) & (f[:-1] < 1 - 1e-9)
+    return np.array(cuts), known, S
+
+
+# -- the definition -------------------------------------------------------------------------------
+
+
+def test_cuts_are_their_definition(bk):
+    W = knn_graph(BLOBS)
+    expected = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        cuts, known, S = dense_cuts(W, BLOBS_Y, i, j)
+        border = int((i == BLOBS_Y).sum()) - 1
+        cuts[~known] = 0
+        within = min(cuts[: border + 1].max(), cuts[border:].max())
+        between = S[np.ix_(i == BLOBS_Y, j == BLOBS_Y)].sum()
+        if cuts[border] > 0:
+            between = min(between, cuts[border])
+        length = ((i == BLOBS_Y) | (j == BLOBS_Y)).sum() / within
+        expected.append((log_p_of(between, within, length), (i, j), between, within, length))
+    result = found(bk, W, BLOBS_Y, 3)
+    largest = max(expected)
+    assert result.pair == largest[1]
+    np.testing.assert_allclose(result[2:], largest[2:], rtol=1e-9)
+    np.testing.assert_allclose(result.log_p, largest[0], rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1.0, 1e9])
+def test_the_unit_of_the_similarities_does_not_matter(bk, factor):
+    W = knn_graph(BLOBS)
+    np.testing.assert_allclose(
+        found(bk, W * factor, BLOBS_Y, 3)[2:], found(bk, W, BLOBS_Y, 3)[2:], rtol=1e-9
+    )
+
+
+def test_the_graph_is_not_changed(bk):
+    W = graph_of(bk, knn_graph(BLOBS))
+    before = W.data.copy()
+    widest(bk.asarray(BLOBS_Y, dtype=np.int32), 3, prepare(W))
+    assert bool((W.data == before).all())
+
+
+def complete(size, bridges):
+    """Return two complete graphs with weights around 1, and edges from one to the other."""
+    noise = np.random.default_rng(0).random((size, size))
+    W = np.kron(np.eye(2), (0.9 + 0.1 * (noise + noise.T)) * (1 - np.eye(size)))
+    for i in range(bridges):
+        W[i, size:] = W[size:, i] = 1
+    return W
+
+
+def test_a_bridge_between_complete_graphs_is_a_bottleneck(bk):
+    labels = np.repeat([0, 1], 40)
+    one, many = (found(bk, complete(40, bridges), labels, 2) for bridges in (1, 40))
+    assert one.between < 1 < 8 < one.within  # of ten, for halves of forty
+    assert one.log_p < math.log(1e-6)
+    np.testing.assert_allclose(many.log_p, 0, atol=1e-4)  # all is one graph
+
+
+def test_no_border_of_a_ring_is_a_bottleneck(bk):
+    m = 400
+    W = sum(np.roll(np.eye(m), shift, axis=1) for shift in (-3, -2, -1, 1, 2, 3))
+    result = found(bk, W, np.arange(m) * 2 // m, 2)
+    np.testing.assert_allclose(result.between, 2 * 6 / 6)  # 1 + 2 + 3 edges at each of two borders
+    np.testing.assert_allclose(result.within, result.between, rtol=1e-6)
+    np.testing.assert_allclose(result.log_p, 0, atol=1e-4)
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_falls_apart_is_tested_piece_by_piece(bk):
+    m = 400
+    W = sum(np.roll(np.eye(m), shift, axis=1) for shift in (-3, -2, -1, 1, 2, 3))
+    result = found(bk, W, np.arange(m) * 8 // m % 2, 2)
+    np.testing.assert_allclose(result.between, 1)  # of eight borders, one
+    assert result.pair == (0, 1)
+
+
+def test_strays_go_to_the_piece_around_them(bk):
+    X, y = make_moons(600, noise=0.05, random_state=0)
+    W = knn_graph(X)
+    clean, strayed = np.asarray(y), np.array(y)
+    deep = np.flatnonzero((y == 0) & (X[:, 1] > 0.9))[::7]
+    strayed[deep] = 1
+    one, other = found(bk, W, clean, 2), found(bk, W, strayed, 2)
+    np.testing.assert_allclose(other.within, one.within, rtol=0.2)
+    assert other.between <= one.between + 0.1
+    assert other.log_p < math.log(0.05)
+
+
+def test_what_no_edge_joins_is_compared_with_its_own_cut(bk):
+    path = np.eye(50, k=1) + np.eye(50, k=-1)
+    result = found(bk, np.kron(np.eye(2), path), np.repeat([0, 1], 50), 2)
+    assert result.between == 0
+    # the heaviest cut of a path is next to an end, whose degree is 1 where others have 2
+    np.testing.assert_allclose(result.within, 1 / np.sqrt(2))
+    np.testing.assert_allclose(result.length, 100 * np.sqrt(2))
+    assert result.log_p > math.log(0.1)  # threads break by chance
+    halves = found(bk, complete(40, 0), np.repeat([0, 1], 40), 2)
+    np.testing.assert_allclose(halves.within, 400 / 39, rtol=0.05)
+    assert halves.log_p < math.log(1e-4)
+
+
+def test_rows_without_edges_are_no_cluster(bk):
+    W = np.zeros((60, 60))
+    W[:40, :40] = np.ones((40, 40)) - np.eye(40)
+    assert found(bk, W, np.repeat([0, 1], [40, 20]), 2).log_p == 0
+
+
+# -- the law --------------------------------------------------------------------------------------
+
+
+def test_p_is_half_normal_in_the_difference_of_roots():
+    table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
+    for length, scale in zip(table["length"], table["scale"], strict=True):
+        for between, within in ((1, 4), (0, 9), (3.9, 4), (0, 1e4)):
+            z = 2 * (math.sqrt(within) - math.sqrt(between))
+            expected = math.log(2) + norm.logsf(z / scale)
+            np.testing.assert_allclose(log_p_of(between, within, length), expected, rtol=1e-12)
+
+
+def test_p_is_one_where_no_cut_is_heavier():
+    assert log_p_of(5, 5, 20) == log_p_of(6, 5, 20) == log_p_of(0, 0, 20) == 0
+
+
+def test_the_table_rises_with_the_length():
+    table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
+    assert (np.diff(table["length"]) > 0).all()
+    assert (np.diff(table["scale"]) >= 0).all()
+    assert min(table["scale"]) > 0
+
+
+def test_structureless_sets_are_seldom_split():
+    """A binomial test: 60 sets at a level of 5 % have more than 9 false splits once in 700."""
+    split = 0
+    for seed in range(20):
+        rng = np.random.default_rng([7, seed])
+        for X in (rng.random((200, 2)), rng.normal(size=(200, 4)), rng.random((200, 1))):
+            split += calibrated(X, alpha=0.05, n_components=60).n_clusters_ > 1
+    assert split <= 9
+
+
+# -- the estimator --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n_components", [60, 200, 500])
+def test_k_does_not_turn_on_the_number_of_eigenvectors(n_components):
+    X, _ = load_digits(return_X_y=True)
+    assert calibrated(X, n_components=n_components).n_clusters_ == 8
+    moons, y = make_moons(1500, noise=0.1, random_state=0)
+    model = calibrated(moons, n_components=n_components)
+    assert model.n_clusters_ == 2
+    assert abs(np.corrcoef(model.labels_, y)[0, 1]) > 0.95
+
+
+def test_the_path_has_both(bk):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        plain = SpecialK(backend=bk.name, random_state=0, full_path=True, max_clusters=4)
+        plain.fit(bk.asarray(BLOBS))
+    model = calibrated(bk.asarray(BLOBS), bk.name, full_path=True, max_clusters=4)
+    assert model.path_[0].log_p_calibrated is None
+    for own, other in zip(model.path_[1:], plain.path_[1:], strict=True):
+        assert own.log_p == other.log_p
+        assert own.decisive_log_p == own.log_p_calibrated <= 0
+        assert other.decisive_log_p == other.log_p
+        assert own.accepted == (own.log_p_calibrated <= math.log(0.01))
+        W = model.affinity_matrix_
+        expected = widest(own.labels, own.k, prepare(W)).log_p + math.log(own.k - 1)
+        np.testing.assert_allclose(own.log_p_calibrated, min(0, expected), rtol=1e-6)
+    assert "bottlenecks" in model.timings_
+    assert "calibrated" in str(model.path_).splitlines()[0]
+    assert model.path_.to_frame()["log_p_calibrated"].notna().tolist() == [False, True, True, True]
+
+
+def test_a_given_graph_gives_the_same_answer():
+    W = knn_graph(BLOBS)
+    one, other = calibrated(BLOBS), calibrated(W, affinity="precomputed")
+    assert one.n_clusters_ == other.n_clusters_
+    np.testing.assert_array_equal(one.labels_, other.labels_)
+
+
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
+def test_copies_and_other_graphs_are_no_error(bk, affinity):
+    X = np.repeat(BLOBS, 15, axis=0)
+    model = calibrated(bk.asarray(X), bk.name, affinity=affinity, max_clusters=5)
+    labels = bk.to_numpy(model.labels_).reshape(-1, 15)
+    assert (labels == labels[:, :1]).all()
+    assert np.isfinite([step.decisive_log_p for step in model.path_[1:]]).all()
+
+
+def test_without_a_graph_there_is_no_calibrated_p():
+    D = np.random.default_rng(0).normal(size=(30, 4))
+    with pytest.raises(ValueError, match="needs the graph W of the 30 rows of D, got none"):
+        sweep(D, selection="calibrated")
+    with pytest.raises(ValueError, match=r"got one of shape \(20, 20\)"):
+        sweep(D, W=sparse.eye(20, format="csr"), selection="calibrated")
