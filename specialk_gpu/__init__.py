@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from specialk_gpu.kmeans import kmeans
     from specialk_gpu.neighbors import nearest_neighbors, neighbors_among
     from specialk_gpu.specialk import SpecialK
-    from specialk_gpu.sweep import LimitWarning, PowerWarning, decide, sweep
+    from specialk_gpu.sweep import CalibrationWarning, LimitWarning, PowerWarning, decide, sweep
 
 __version__ = "0.1.0"
 
 _HOME = {
     "SpecialK": "specialk",
+    "CalibrationWarning": "sweep",
     "ConvergenceError": "chebyshev",
     "CopiesWarning": "duplicates",
     "GraphWarning": "graph",
@@ -54,6 +55,7 @@ _HOME = {
 }
 
 __all__ = [
+    "CalibrationWarning",
     "ConvergenceError",
     "CopiesWarning",
     "GraphWarning",

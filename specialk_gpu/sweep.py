@@ -17,11 +17,21 @@ from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.progress import logger
 
-__all__ = ["LimitWarning", "Path", "PowerWarning", "Step", "Sweep", "decide", "sweep"]
+__all__ = [
+    "CalibrationWarning",
+    "LimitWarning",
+    "Path",
+    "PowerWarning",
+    "Step",
+    "Sweep",
+    "decide",
+    "sweep",
+]
 
 
 SELECTIONS = ("first", "watershed", "calibrated")
 RUN_BYTES = 128  # of a run of k-means, for each row
+TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph, and in the mean row of it
 
 
 class PowerWarning(UserWarning):
@@ -30,6 +40,10 @@ class PowerWarning(UserWarning):
 
 class LimitWarning(UserWarning):
     """The search ended at `max_clusters`, or with clusters of very few rows: look at the path."""
+
+
+class CalibrationWarning(UserWarning):
+    """The graph is of a kind for which the calibrated p has not been tried: it may be too small."""
 
 
 class Step(NamedTuple):
@@ -243,6 +257,8 @@ def sweep(
 
     Warns
     -----
+    CalibrationWarning
+        If selection="calibrated" meets fewer than 60 rows, or fewer than 10 entries in a row.
     PowerWarning
         If two perfectly separated clusters, each with its share of the columns, would not be
         accepted at this alpha (`attainable_log_p`).
@@ -259,7 +275,10 @@ def sweep(
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
     last = n_clusters or min(max_clusters, m)
-    graph = prepare(W) if selection == "calibrated" else None
+    graph = None
+    if selection == "calibrated":
+        _warn_if_untried(W)
+        graph = prepare(W)
     powerless = graph is None and attainable_log_p(m, n) > log_alpha
     if powerless and first < last:
         warnings.warn(
@@ -300,6 +319,19 @@ def sweep(
         if n_found < k or not (accepted or to_the_end):
             break  # what was tried beyond is thrown away
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
+
+
+def _warn_if_untried(W: Any) -> None:
+    """Warn of a graph for which the calibrated p has not been tried."""
+    m = W.shape[0]
+    if m < TRIED_ROWS or W.nnz < TRIED_ENTRIES * m:
+        warnings.warn(
+            f"the calibrated p has been tried on graphs of at least {TRIED_ROWS} rows with "
+            f"{TRIED_ENTRIES} entries each, and this one has {m} with {W.nnz / m:.1f} in the mean: "
+            "it may find a split where there is none. Raise n_neighbors.",
+            CalibrationWarning,
+            stacklevel=4,
+        )
 
 
 def _calibrated(step: Step, n_found: int, graph: Any, timings: dict[str, float]) -> Step:

@@ -11,7 +11,7 @@ from scipy import sparse
 from scipy.stats import norm
 from sklearn.datasets import load_digits, make_blobs, make_moons
 
-from specialk_gpu import SpecialK, knn_graph, sweep
+from specialk_gpu import CalibrationWarning, SpecialK, knn_graph, sweep
 from specialk_gpu.bottlenecks import N_STEPS, log_p_of, prepare, widest
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
@@ -235,6 +235,17 @@ def test_copies_and_other_graphs_are_no_error(bk, affinity):
     labels = bk.to_numpy(model.labels_).reshape(-1, 15)
     assert (labels == labels[:, :1]).all()
     assert np.isfinite([step.decisive_log_p for step in model.path_[1:]]).all()
+
+
+@pytest.mark.parametrize(("m", "n_neighbors"), [(200, 5), (40, 12)])
+def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
+    X = np.random.default_rng(0).normal(size=(m, 2))
+    model = SpecialK(selection="calibrated", backend="numpy", n_neighbors=n_neighbors)
+    with pytest.warns(CalibrationWarning, match=f"this one has {m} with"):
+        model.fit(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CalibrationWarning)
+        model.set_params(n_neighbors=10).fit(np.random.default_rng(0).normal(size=(200, 2)))
 
 
 def test_without_a_graph_there_is_no_calibrated_p():

@@ -4,6 +4,7 @@
     python -m benchmarks.calibration table     # writes specialk_gpu/null.json from these
     python -m benchmarks.calibration develop   # k in the other sets for development
     python -m benchmarks.calibration check     # k in the sets that were left for the end
+    python -m benchmarks.calibration paper     # k in the sets of the paper's Figure 2
 
 Results are JSON lines in benchmarks/results/calibration-PART.jsonl; a run that was stopped goes on
 where it was. MNIST and Fashion-MNIST take part where SPECIALK_MNIST and SPECIALK_FASHION_MNIST name
@@ -23,6 +24,8 @@ from benchmarks.calibration.study import (
     decision,
     decision_tasks,
     null_table,
+    paper_k,
+    paper_tasks,
 )
 from benchmarks.paper.runner import read, run
 from benchmarks.stamp import RESULTS
@@ -35,7 +38,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("part", choices=("null", "table", "develop", "check"))
+    parser.add_argument("part", choices=("null", "table", "develop", "check", "paper"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
@@ -47,6 +50,8 @@ def main(arguments: list[str] | None = None) -> None:
     path = given.results / f"calibration-{given.part}.jsonl"
     if given.part == "null":
         rows = run(border, border_tasks(), path, jobs=given.jobs)
+    elif given.part == "paper":
+        rows = run(paper_k, paper_tasks(), path, jobs=given.jobs)
     else:
         rows = run(decision, decision_tasks(given.part), path, jobs=given.jobs)
     for row in rows:

@@ -20,11 +20,21 @@ from benchmarks.calibration.families import (
     structureless,
 )
 from benchmarks.paper.rivals import RIVALS
+from benchmarks.paper.shapes import GRAPHS, figure2_tasks, points
 from specialk_gpu import SpecialK, decide, eigenpairs
 from specialk_gpu.baselines import eigengap, stsc
 from specialk_gpu.bottlenecks import prepare, widest
 
-__all__ = ["border", "border_tasks", "decision", "decision_tasks", "null_table"]
+__all__ = [
+    "border",
+    "border_tasks",
+    "decision",
+    "decision_tasks",
+    "null_table",
+    "paper_k",
+    "paper_tasks",
+    "z_of",
+]
 
 SETS = {60: 100, 150: 100, 300: 100, 1000: 100, 3000: 40, 10000: 15}
 LENGTHS = (8, 10, 12, 14, 16, 18, 20, 24, 28, 34, 40, 50, 70, 100, 200, 400, 800, 1600, 3200)
@@ -151,4 +161,27 @@ def _ours(X: np.ndarray, ns: tuple[int, ...], *, full_path: bool) -> dict[str, A
     lazy = 0.5 * (model.affinity_matrix_ + sparse.identity(model.affinity_matrix_.shape[0]))
     values = eigenpairs(sparse.csr_matrix(lazy), min(MAX_K + 1, X.shape[0] - 1), random_state=0)
     out["eigengap"] = eigengap(values.values, min(MAX_K, X.shape[0] - 2))
+    return out
+
+
+def paper_tasks() -> list[dict[str, Any]]:
+    """List the sets of the paper's Figure 2."""
+    return [task for task in figure2_tasks(rivals=False) if task["method"] == "SpecialK"]
+
+
+def paper_k(task: dict[str, Any]) -> dict[str, Any]:
+    """Return the calibrated log p of every k, with both graphs."""
+    warnings.simplefilter("ignore")
+    out = {}
+    for graph, affinity in GRAPHS.items():
+        model = SpecialK(
+            affinity=affinity,
+            n_components=200,
+            max_clusters=8,
+            full_path=True,
+            selection="calibrated",
+            backend="numpy",
+            random_state=0,
+        ).fit(points(task))
+        out[graph] = [step.log_p_calibrated for step in model.path_[1:]]
     return out
