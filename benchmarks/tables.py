@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.calibration.page import calibration_page
 from benchmarks.markdown import machine, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
 from benchmarks.stamp import RESULTS
@@ -51,11 +52,16 @@ def solvers(content: dict[str, Any]) -> str:
     """Lay out the seconds of the eigensolvers."""
     names = ("dense", "lanczos", "chebyshev")
     rows = [
-        [row["m"], row["n"], *(f"{row[name]:.2f}" if name in row else "" for name in names)]
+        [
+            row["m"],
+            row.get("entries", ""),
+            row["n"],
+            *(f"{row[name]:.2f}" if name in row else "" for name in names),
+        ]
         for row in content["rows"]
         if any(name in row for name in names)
     ]
-    return table(["m", "n", *names], rows)
+    return table(["m", "entries a row", "n", *names], rows)
 
 
 def results_page() -> str:
@@ -266,6 +272,7 @@ PAGES = {
     "benchmarks": benchmarks_page,
     "reproduce": reproduce,
     "sensitivity": sensitivity_page,
+    "calibration": calibration_page,
 }
 
 

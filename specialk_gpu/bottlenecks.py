@@ -7,7 +7,11 @@ ball do. A bottleneck is a border whose cut is lighter than cuts on both sides. 
 1, so that the weight of a cut is about the number of rows it parts, and its root varies by about as
 much whatever it is:
 
-    z = 2 (√within - √between).
+    z = 2 (√(0.7 within) - √between).
+
+The discount is for cuts away from the border, which are rougher: the walker knows less of the order
+of rows there. Without it, a border as long as its neighbours would be a bottleneck in a set of
+enough rows.
 
 How large z is where there is nothing to find has been tried (benchmarks/calibration): it follows
 a half-normal law, or one below it, whose scale depends on the length of the two clusters together,
@@ -32,10 +36,11 @@ from specialk_gpu.chebyshev import product
 from specialk_gpu.eigen import eigenpairs
 from specialk_gpu.graph import normalised, rows_of_entries
 
-__all__ = ["Bottleneck", "Graph", "log_p_of", "prepare", "widest"]
+__all__ = ["Bottleneck", "Graph", "log_p_of", "null_table", "prepare", "profile", "widest", "z_of"]
 
 N_STEPS = 10  # of the walker, each of which stays with probability one half
-CERTAIN = 1e-9  # beyond, f says nothing about the order of rows
+CERTAIN = 1e-4  # chance of the other cluster from which f tells an order of rows
+ROUGH = 0.7  # weight of a smooth cut by that of a rough one
 PIECE = 0.1  # of a cluster: components that are smaller are no pieces of their own
 
 
@@ -114,20 +119,47 @@ def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
     would count all its borders as one. What no edge joins to the rest has no border; it is compared
     with its own heaviest cut along its second eigenvector.
     """
-    bk = backend_of(labels)
-    piece, owner = _pieces(bk, graph, labels, k)
-    F = _walked(bk, graph, piece, owner.size)
-    piece = _with_strays(bk, piece, F)
-    sections = _Sections(bk, graph, piece, owner.size)
+    sections, owner = _sections(graph, labels, k)
     found = {}
     for pair in sections.touching():
-        between, within, size = sections.measure(F, *pair)
+        between, within, size = sections.measure(*pair)
         found[pair] = _bottleneck(owner, pair, between, within, size)
     touched = {piece for pair in found for piece in pair}
     for i in set(range(owner.size)) - touched:
-        within = _own_width(bk, graph, sections.rows(i))
-        found[i, i] = _bottleneck(owner, (i, i), 0.0, within, piece.size)
+        within = _own_width(backend_of(labels), graph, sections.rows(i))
+        found[i, i] = _bottleneck(owner, (i, i), 0.0, within, labels.size)
     return max(found.values())
+
+
+@on_its_device
+def profile(labels: Any, k: int, graph: Graph, pair: tuple[int, int]) -> tuple[Any, Any]:
+    """Return the cuts from within one cluster to within another, to be drawn.
+
+    Parameters
+    ----------
+    labels, k, graph
+        See `widest`.
+    pair : tuple of two int
+        Pieces, which are the labels where no cluster falls apart.
+
+    Returns
+    -------
+    position : int64 array of shape (c,)
+        Rows before the cut, less those of the first piece: 0 is the border.
+    weight : float64 array of shape (c,)
+    """
+    sections, _ = _sections(graph, labels, k)
+    cuts, known = sections.cuts(*pair)
+    at = backend_of(labels).xp.flatnonzero(known)
+    return at + 1 - sections.rows(pair[0]).size, cuts[at]
+
+
+def _sections(graph: Graph, labels: Any, k: int) -> tuple[_Sections, np.ndarray]:
+    """Return what can be cut, and the label that owns each piece."""
+    bk = backend_of(labels)
+    piece, owner = _pieces(bk, graph, labels, k)
+    F = _walked(bk, graph, piece, owner.size)
+    return _Sections(bk, graph, _with_strays(bk, piece, F), F), owner
 
 
 def _bottleneck(
@@ -143,16 +175,21 @@ def log_p_of(between: float, within: float, length: float) -> float:
     """Return the logarithm of the probability of such a bottleneck where there is none."""
     if within <= 0:
         return 0.0
-    z = 2 * (math.sqrt(within) - math.sqrt(max(between, 0.0)))
-    scale = float(np.interp(math.log(length), *_null()))
-    return min(0.0, math.log(2) + float(log_ndtr(-max(z, 0.0) / scale)))
+    lengths, scales = null_table()
+    scale = float(np.interp(math.log(length), np.log(lengths), scales))
+    return min(0.0, math.log(2) + float(log_ndtr(-z_of(between, within) / scale)))
+
+
+def z_of(between: float, within: float) -> float:
+    """Return by how much the border is lighter, in units of chance; 0 where it is not."""
+    return max(0.0, 2 * (math.sqrt(ROUGH * within) - math.sqrt(max(between, 0.0))))
 
 
 @cache
-def _null() -> tuple[np.ndarray, np.ndarray]:
-    """Return the logarithms of the lengths in the table, and the scales of z there."""
+def null_table() -> tuple[np.ndarray, np.ndarray]:
+    """Return lengths in sections, and the scale of z at each where there is nothing to find."""
     table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
-    return np.log(table["length"]), np.array(table["scale"])
+    return np.array(table["length"], dtype=np.float64), np.array(table["scale"])
 
 
 # Pieces and edges -----------------------------------------------------------------------------
@@ -208,9 +245,9 @@ def _with_strays(bk: ModuleType, piece: Any, F: Any) -> Any:
 class _Sections:
     """The rows and edges of a graph, sorted by pieces, and the cuts through pairs of pieces."""
 
-    def __init__(self, bk: ModuleType, graph: Graph, piece: Any, k: int) -> None:
-        xp = bk.xp
-        self.bk, self.k = bk, k
+    def __init__(self, bk: ModuleType, graph: Graph, piece: Any, F: Any) -> None:
+        xp, k = bk.xp, F.shape[1]
+        self.bk, self.k, self.F = bk, k, F
         self.order = xp.argsort(piece, kind="stable")
         ends = xp.searchsorted(piece[self.order], xp.arange(k + 1))
         a, b = piece[graph.row], piece[graph.column]
@@ -234,20 +271,24 @@ class _Sections:
         keys = np.flatnonzero(np.diff(self.bounds))
         return [(i, j) for i, j in (divmod(int(key), self.k) for key in keys) if i < j]
 
-    def measure(self, F: Any, i: int, j: int) -> tuple[float, float, int]:
+    def cuts(self, i: int, j: int) -> tuple[Any, Any]:
+        """Return the cuts through two pieces in the order of f, and where f says."""
+        rows = self.bk.xp.concatenate([self.rows(i), self.rows(j)])
+        own, other = self.F[rows, i], self.F[rows, j]  # not both 0: in one of them, or reached
+        parts = [self._between(i, i), self._between(i, j), self._between(j, j)]
+        edges = [self.bk.xp.concatenate([x[part] for part in parts]) for x in self.edges]
+        return _profile(self.bk.xp, other / (own + other), rows, edges, self.place)
+
+    def measure(self, i: int, j: int) -> tuple[float, float, int]:
         """Return the cut between two pieces, the lighter of the heaviest within, and their rows."""
         xp = self.bk.xp
-        rows = xp.concatenate([self.rows(i), self.rows(j)])
-        f = F[rows, j] / (F[rows, i] + F[rows, j])  # a row is in one of them, or was reached
-        parts = [self._between(i, i), self._between(i, j), self._between(j, j)]
-        edges = [xp.concatenate([x[part] for part in parts]) for x in self.edges]
-        cuts, known = _profile(xp, f, rows, edges, self.place)
+        cuts, known = self.cuts(i, j)
         cuts = xp.where(known, cuts, 0)
         border = int(self.ends[i + 1] - self.ends[i]) - 1
-        whole = self.edges[2][parts[1]].sum()
+        whole = self.edges[2][self._between(i, j)].sum()
         weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border], whole])
         left, right, level, whole = self.bk.to_numpy(weights).tolist()
-        return (min(level, whole) if level > 0 else whole), min(left, right), int(rows.size)
+        return (min(level, whole) if level > 0 else whole), min(left, right), int(cuts.size) + 1
 
 
 def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[Any, Any]:

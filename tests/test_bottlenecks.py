@@ -1,9 +1,7 @@
 """The calibrated p: cuts by definition, pieces, graphs that are known, and where nothing is."""
 
-import json
 import math
 import warnings
-from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -12,7 +10,15 @@ from scipy.stats import norm
 from sklearn.datasets import load_digits, make_blobs, make_moons
 
 from specialk_gpu import CalibrationWarning, SpecialK, knn_graph, sweep
-from specialk_gpu.bottlenecks import N_STEPS, log_p_of, prepare, widest
+from specialk_gpu.bottlenecks import (
+    CERTAIN,
+    N_STEPS,
+    log_p_of,
+    null_table,
+    prepare,
+    profile,
+    widest,
+)
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
@@ -45,7 +51,7 @@ def dense_cuts(W, labels, i, j):
     f = F[rows, j] / (F[rows, i] + F[rows, j])
     rows, f = rows[np.argsort(f, kind="stable")], np.sort(f)
     cuts = [S[np.ix_(rows[:t], rows[t:])].sum() for t in range(1, rows.size)]
-    known = (np.diff(f) > 1e-14) & (f[1:] > 1e-9) & (f[:-1] < 1 - 1e-9)
+    known = (np.diff(f) > 1e-14) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
     return np.array(cuts), known, S
 
 
@@ -70,6 +76,16 @@ def test_cuts_are_their_definition(bk):
     assert result.pair == largest[1]
     np.testing.assert_allclose(result[2:], largest[2:], rtol=1e-9)
     np.testing.assert_allclose(result.log_p, largest[0], rtol=1e-6, atol=1e-9)
+
+
+def test_the_profile_is_cuts_and_where_they_are(bk):
+    W = knn_graph(BLOBS)
+    labels = bk.asarray(BLOBS_Y, dtype=np.int32)
+    position, weight = profile(labels, 3, prepare(graph_of(bk, W)), (0, 2))
+    cuts, known, _ = dense_cuts(W, BLOBS_Y, 0, 2)
+    at = np.flatnonzero(known)
+    np.testing.assert_array_equal(bk.to_numpy(position), at + 1 - (BLOBS_Y == 0).sum())
+    np.testing.assert_allclose(bk.to_numpy(weight), cuts[at], rtol=1e-9)
 
 
 @pytest.mark.parametrize("factor", [1e-9, 1.0, 1e9])
@@ -159,23 +175,23 @@ def test_rows_without_edges_are_no_cluster(bk):
 
 
 def test_p_is_half_normal_in_the_difference_of_roots():
-    table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
-    for length, scale in zip(table["length"], table["scale"], strict=True):
-        for between, within in ((1, 4), (0, 9), (3.9, 4), (0, 1e4)):
-            z = 2 * (math.sqrt(within) - math.sqrt(between))
+    for length, scale in zip(*null_table(), strict=True):
+        for between, within in ((1, 4), (0, 9), (2.7, 4), (0, 1e4)):
+            z = 2 * (math.sqrt(0.7 * within) - math.sqrt(between))
             expected = math.log(2) + norm.logsf(z / scale)
             np.testing.assert_allclose(log_p_of(between, within, length), expected, rtol=1e-12)
 
 
 def test_p_is_one_where_no_cut_is_heavier():
-    assert log_p_of(5, 5, 20) == log_p_of(6, 5, 20) == log_p_of(0, 0, 20) == 0
+    assert log_p_of(3.5, 5, 20) == log_p_of(6, 5, 20) == log_p_of(0, 0, 20) == 0
+    assert log_p_of(800, 1000, 20) == 0  # however many rows: that is roughness
 
 
 def test_the_table_rises_with_the_length():
-    table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
-    assert (np.diff(table["length"]) > 0).all()
-    assert (np.diff(table["scale"]) >= 0).all()
-    assert min(table["scale"]) > 0
+    length, scale = null_table()
+    assert (np.diff(length) > 0).all()
+    assert (np.diff(scale) >= 0).all()
+    assert scale.min() > 0
 
 
 def test_structureless_sets_are_seldom_split():

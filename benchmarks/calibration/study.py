@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from typing import Any
 
@@ -23,7 +22,7 @@ from benchmarks.paper.rivals import RIVALS
 from benchmarks.paper.shapes import GRAPHS, figure2_tasks, points
 from specialk_gpu import SpecialK, decide, eigenpairs
 from specialk_gpu.baselines import eigengap, stsc
-from specialk_gpu.bottlenecks import prepare, widest
+from specialk_gpu.bottlenecks import prepare, widest, z_of
 
 __all__ = [
     "border",
@@ -33,13 +32,12 @@ __all__ = [
     "null_table",
     "paper_k",
     "paper_tasks",
-    "z_of",
 ]
 
 SETS = {60: 100, 150: 100, 300: 100, 1000: 100, 3000: 40, 10000: 15}
 LENGTHS = (8, 10, 12, 14, 16, 18, 20, 24, 28, 34, 40, 50, 70, 100, 200, 400, 800, 1600, 3200)
 LEVELS = (0.1, 0.05)  # at which no family may exceed the law
-NEAR, FEWEST = 0.2, 15  # of the logarithm of a length; sets that make a quantile
+N_ROUNDS, STEP = 200, 0.1  # of the fit, and in the logarithm of the length
 LEAST = 0.3  # scale, however short
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 10, 20000: 3}
 N_CLUSTERED = 20  # sets of a family that is drawn
@@ -71,27 +69,30 @@ def border(task: dict[str, Any]) -> dict[str, Any]:
     return {"between": found.between, "within": found.within, "length": found.length}
 
 
-def z_of(result: dict[str, float]) -> float:
-    """Return the difference of the roots."""
-    return max(0.0, 2 * (math.sqrt(result["within"]) - math.sqrt(result["between"])))
-
-
 def null_table(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
-    """Fit the scale of z over the length, so that no family exceeds the half-normal law."""
-    length = np.array([row["result"]["length"] for row in rows])
-    z = np.array([z_of(row["result"]) for row in rows])
-    group = np.array([f"{r['task']['family']} {r['task']['d']} {r['task']['m']}" for r in rows])
-    scales = []
-    for at in LENGTHS:
-        near = np.abs(np.log(length / at)) < NEAR
-        worst = LEAST
-        for name in np.unique(group[near]):
-            own = z[near & (group == name)]
-            if own.size >= FEWEST:
-                worst = max(worst, *(np.quantile(own, 1 - p) / halfnorm.isf(p) for p in LEVELS))
-        scales.append(worst)
-    scales = np.maximum.accumulate(scales)  # longer is never safer
-    return {"length": list(LENGTHS), "scale": [round(float(x), 3) for x in scales]}
+    """Fit the scale of z over the length: the least, rising, that no group of sets exceeds.
+
+    A group is a family in one dimension and size. It exceeds the law if more than a share p of it
+    lies beyond the law's quantile of p, for one of the levels.
+    """
+    length = np.log([row["result"]["length"] for row in rows])
+    z = np.array([z_of(row["result"]["between"], row["result"]["within"]) for row in rows])
+    names = np.array([f"{r['task']['family']} {r['task']['d']} {r['task']['m']}" for r in rows])
+    groups = [names == name for name in np.unique(names)]
+    at, scale = np.log(LENGTHS), np.full(len(LENGTHS), LEAST)
+    for _ in range(N_ROUNDS):
+        worst = np.ones(len(LENGTHS))
+        for own in groups:
+            ratio = z[own] / np.interp(length[own], at, scale)
+            excess = max(np.quantile(ratio, 1 - p) / halfnorm.isf(p) for p in LEVELS)
+            # where the sets are that make the excess, the scale has to rise
+            beyond = length[own][ratio >= np.quantile(ratio, 1 - max(LEVELS))]
+            near = (at >= beyond.min() - STEP) & (at <= beyond.max() + STEP)
+            worst[near] = np.maximum(worst[near], min(excess, 1.1))
+        if worst.max() <= 1:
+            break
+        scale = np.maximum.accumulate(scale * worst)
+    return {"length": list(LENGTHS), "scale": [round(float(x), 3) for x in scale]}
 
 
 def decision_tasks(part: str) -> list[dict[str, Any]]:
