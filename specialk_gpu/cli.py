@@ -209,6 +209,8 @@ def _add_input_options(command):
 
 
 def _fit(options, warned):
+    import numpy as np
+
     from specialk_gpu import files
 
     inputs = options.input, options.true_labels
@@ -228,6 +230,9 @@ def _fit(options, warned):
             msg = f"{options.true_labels} must hold {X.shape[0]} labels, got {len(true_labels)}"
             raise ValueError(msg)
     model, seconds = _cluster(X, parameters, quiet=options.quiet)
+    names = _names(options, options.input)
+    if names and parameters.get("affinity") != "precomputed":
+        model.feature_names_in_ = np.array(names, dtype=object)
     rows = _path_rows(model, true_labels)
     try:
         if options.output:
@@ -252,20 +257,33 @@ def _read(options, path):
     return read_matrix(path, key=options.key, header=header)
 
 
+def _names(options, path):
+    from specialk_gpu.files import read_names
+
+    return read_names(path, header={"yes": True, "no": False}.get(options.header))
+
+
 def _predict(options, _warned):
     import numpy as np
 
     from specialk_gpu import SpecialK
     from specialk_gpu.files import write_labels
+    from specialk_gpu.findings import counted
 
     _check_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
-    labels = model.predict(_read(options, options.input))
+    X = _read(options, options.input)
+    fitted = vars(model).pop("feature_names_in_", None)
+    given = _names(options, options.input)
+    if fitted is not None and given and given != fitted.tolist():
+        msg = f"the columns must be those of the fit, {', '.join(fitted)}, got {', '.join(given)}"
+        raise ValueError(msg)
+    labels = model.predict(X)
     if options.output:
         write_labels(options.output, labels)
     counts = np.bincount(labels, minlength=model.n_clusters_).tolist()
     for cluster, count in enumerate(counts):
-        print(f"cluster {cluster}: {count} rows")
+        print(f"cluster {cluster}: {counted(count, 'row')}")
 
 
 def _report(options, _warned):

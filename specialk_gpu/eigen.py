@@ -9,6 +9,7 @@ search for pairs that were missed.
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ __all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
 SMALL = 64  # components up to this size are solved densely in batches
+CROWD = 1e-5  # part of the largest magnitude: closer, one vector hardly tells eigenvalues apart
 FLOOR = {"float32": 1e-5, "float64": 1e-13}  # tolerances below this are out of reach
 
 
@@ -96,7 +98,8 @@ def eigenpairs(
         subspace iteration, made for hundreds of pairs. "auto" takes "dense" for components up
         to 300 rows, up to 1000 where a fifth of all pairs is wanted, and where half is; "lanczos"
         on the host where W has n entries in a row, in the mean; and "chebyshev" elsewhere, or
-        where "lanczos" did not converge.
+        where "lanczos" did not converge or the last eigenvalues crowd. "lanczos" may miss copies of
+        a repeated eigenvalue, or take neighbours within 1e-5 for it, unseen.
     tol : float
         Largest residual allowed, relative to the largest magnitude. Not below 1e-13 for
         float64 and 1e-5 for float32.
@@ -114,7 +117,9 @@ def eigenpairs(
     Raises
     ------
     ValueError
-        If an argument is out of range or `W` is not square.
+        If an argument is out of range, or `W` is not square or not finite.
+    TypeError
+        If `W` is not sparse, or `n` no integer.
 
     Notes
     -----
@@ -123,11 +128,11 @@ def eigenpairs(
     Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
     iteration, 2006.
     """
-    _check_arguments(W, n, solver, tol)
     bk = backend_of(W)
+    W = _checked(bk, W, n, solver, tol)
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     rng = check_random_state(random_state)
-    W, unit = _within_range(bk, W)
+    W, exponent = _within_range(bk, W)
     count, component = bk.connected_components(W)
     parts = _solve_components(bk, W, n, count, component, solver, tol, max_iter, rng)
     values, vectors = _merge(bk, W.shape[0], n, parts)
@@ -150,7 +155,7 @@ def eigenpairs(
             "or float64."
         )
     return Eigenpairs(
-        values * unit,
+        _times_power(values, exponent),
         vectors,
         residuals,
         orthogonality,
@@ -162,16 +167,30 @@ def eigenpairs(
     )
 
 
-def _within_range(bk: ModuleType, W: Any) -> tuple[Any, float]:
+def _within_range(bk: ModuleType, W: Any) -> tuple[Any, int]:
     """Scale a matrix of extreme size by a power of two, so that squares stay finite."""
     largest = float(bk.xp.abs(W.data).max()) if W.nnz else 1.0
-    if largest == 0 or 1e-15 < largest < 1e15:
-        return W, 1.0
-    unit = 2.0 ** min(math.frexp(largest)[1], 1000)
-    return W * W.dtype.type(1 / unit), W.dtype.type(unit)
+    if 1e-15 < largest < 1e15:
+        return W, 0
+    exponent = math.frexp(largest)[1]
+    content = _times_power(W.data, -exponent), W.indices, W.indptr
+    return bk.sparse.csr_matrix(content, shape=W.shape), exponent
 
 
-def _check_arguments(W: Any, n: int, solver: str, tol: float) -> None:
+def _times_power(x: Any, exponent: int) -> Any:
+    """Return x times a power of two, which need not be a number of its dtype itself."""
+    number, half = x.dtype.type, exponent // 2
+    return x * number(2.0**half) * number(2.0 ** (exponent - half))
+
+
+def _checked(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> Any:
+    """Return W in CSR without stored zeros, if all arguments are in range."""
+    if not bk.sparse.issparse(W):
+        msg = f"W must be a sparse matrix of SciPy or CuPy, got a {type(W).__name__}."
+        raise TypeError(msg)
+    if not isinstance(n, Integral):
+        msg = f"n must be an integer, got {n!r}."
+        raise TypeError(msg)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         msg = f"W must be a square matrix, got shape {tuple(W.shape)}."
         raise ValueError(msg)
@@ -187,6 +206,14 @@ def _check_arguments(W: Any, n: int, solver: str, tol: float) -> None:
     if not tol > 0:
         msg = f"tol must be positive, got {tol}."
         raise ValueError(msg)
+    W = bk.sparse.csr_matrix(W)
+    if W.nnz and not bool(bk.xp.isfinite(W.data).all()):
+        msg = "W must be finite, got entries that are infinite or not a number."
+        raise ValueError(msg)
+    if W.nnz and not bool((W.data != 0).all()):
+        W = W.copy()
+        W.eliminate_zeros()
+    return W
 
 
 # Components ------------------------------------------------------------------------------------
@@ -211,7 +238,7 @@ def _solve_components(
     order = xp.argsort(component, kind="stable")  # rows, component after component
     ends = np.cumsum(sizes)
     sorted_W = _permuted(bk, W, order)
-    parts = _solve_small(bk, sorted_W, order, ends - sizes, sizes, n)
+    parts = _solve_small(bk, sorted_W, order, ends - sizes, sizes)
     large = [
         (order[end - size : end], _diagonal_block(bk, sorted_W, int(end - size), int(end)))
         for size, end in zip(sizes, ends, strict=True)
@@ -261,9 +288,7 @@ def _diagonal_block(bk: ModuleType, W: Any, start: int, stop: int) -> Any:
     return bk.sparse.csr_matrix(content, shape=(stop - start, stop - start))
 
 
-def _solve_small(
-    bk: ModuleType, W: Any, order: Any, starts: Any, sizes: Any, n: int
-) -> list[_Part]:
+def _solve_small(bk: ModuleType, W: Any, order: Any, starts: Any, sizes: Any) -> list[_Part]:
     """Solve the small components densely, those of equal size in one batch."""
     xp = bk.xp
     parts = []
@@ -283,7 +308,7 @@ def _solve_small(
             parts += [
                 _Part(order[rows[g]], values[g], vectors[g], "dense", "") for g in range(start.size)
             ]
-    return parts if n else []
+    return parts
 
 
 def _solve(
@@ -305,13 +330,19 @@ def _solve(
         v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
         values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
         failure = failure or find_missed(bk, A, values, vectors, tol, rng, max_degree=100)
-        if solver == "lanczos" or not failure:
+        if solver == "lanczos" or not (failure or _is_crowded(bk, values)):
             return _Part(rows, values, vectors, "lanczos", failure)
     order = bk.locality_order(A)
     if order is not None:
         A, rows = _permuted(bk, A, order), rows[order]
     values, vectors, failure = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng)
     return _Part(rows, values, vectors, "chebyshev", failure)
+
+
+def _is_crowded(bk: ModuleType, values: Any) -> bool:
+    """Say whether the smallest magnitudes lie so close that Lanczos may have taken wrong ones."""
+    magnitudes = np.abs(bk.to_numpy(values))
+    return int((magnitudes <= magnitudes.min() + CROWD * magnitudes.max()).sum()) >= 3
 
 
 def _is_dense_faster(m: int, n: int) -> bool:

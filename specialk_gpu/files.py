@@ -26,10 +26,10 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu.text import read_delimited, read_matrix_market
+from specialk_gpu import text
 
 __all__ = ["LABEL_FORMATS", "MATRIX_FORMATS"]
-__all__ += ["read_idx", "read_labels", "read_matrix", "write_labels"]
+__all__ += ["read_idx", "read_labels", "read_matrix", "read_names", "write_labels"]
 
 MATRIX_FORMATS = (".npy", ".npz", ".csv[.gz]", ".tsv[.gz]", ".parquet", ".mtx[.gz]")
 MATRIX_FORMATS += ("-idx3-ubyte[.gz]",)
@@ -85,6 +85,26 @@ def read_matrix(path, *, key=None, header=None):
             msg = f"expected an array of shape (n_samples, n_features), got shape {X.shape}"
             raise ValueError(msg)
         return X
+
+
+def read_names(path, *, header=None):
+    """Return the names of the columns of a ``.csv`` or ``.tsv`` file, or None if it has none.
+
+    Parameters
+    ----------
+    path, header
+        As in `read_matrix`.
+
+    Returns
+    -------
+    list of str, or None
+    """
+    path = Path(path)
+    kind = _kind(path)
+    if kind not in ("csv", "tsv"):
+        return None
+    with _named(path):
+        return text.read_names(path, "," if kind == "csv" else "\t", header)
 
 
 def read_labels(path, *, key=None, header=None):
@@ -213,11 +233,11 @@ def _read(path, key, header):
         case "npz":
             X = _npz(path, key)
         case "csv" | "tsv":
-            X = read_delimited(path, "," if kind == "csv" else "\t", header)
+            X = text.read_delimited(path, "," if kind == "csv" else "\t", header)
         case "parquet":
             X = _parquet(path)
         case "mtx":
-            X = read_matrix_market(path)
+            X = text.read_matrix_market(path)
         case "idx":
             X = _idx(path)
         case _:

@@ -18,7 +18,16 @@ from specialk_gpu.storage import on_host
 
 __all__ = ["checked", "in_kind_of"]
 
-NOT_NUMBERS = ("date", "time", "duration", "str", "utf8")  # beginnings of dtypes of data frames
+NOT_NUMBERS = (
+    "date",
+    "time",
+    "duration",
+    "period",
+    "interval",
+    "str",
+    "utf8",
+    "large_string",
+)  # beginnings of dtypes of data frames
 NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 
 
@@ -58,16 +67,15 @@ def checked(
     min_rows = 1 if fitted else 2
     if on_device:
         return X if precomputed else features(X, min_rows)
-    if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
-        X = np.from_dlpack(X)
+    X = _of_numpy(X)
     _refuse_text(X)
-    small = getattr(getattr(X, "dtype", None), "name", "") in SHORT_DTYPES
+    dtype = _dtype_of(X)
     X = validate_data(
         estimator,
         X,
         reset=not fitted,
         accept_sparse=precomputed,
-        dtype=np.float32 if small else [np.float64, np.float32],
+        dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
         ensure_all_finite=not precomputed,
         ensure_min_samples=min_rows,
     )
@@ -116,9 +124,38 @@ def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private fu
     return graph
 
 
+def _of_numpy(X: Any) -> Any:
+    """Return tensors of other libraries on the host as arrays; frames and arrays as they are."""
+    if type(X).__module__.partition(".")[0] == "torch":
+        return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy(force=True)
+    if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
+        return np.from_dlpack(X)
+    if np.ma.is_masked(X):
+        msg = "X must have no masked entries: fill or drop them first."
+        raise ValueError(msg)
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        msg = (
+            f"X must be data, got a {type(X).__name__} that is still to be computed: collect() it."
+        )
+        raise TypeError(msg)
+    return X
+
+
+def _dtype_of(X: Any) -> str:
+    """Return the name of the dtype that X has as an array."""
+    if hasattr(X, "dtype"):
+        return str(getattr(X.dtype, "name", X.dtype))
+    if hasattr(X, "shape") and len(X.shape) == 2 and X.shape[0]:
+        first = X.iloc[:1] if hasattr(X, "iloc") else X[:1]  # of a data frame
+        return np.asarray(first).dtype.name
+    return ""
+
+
 def _refuse_text(X: Any) -> None:
     """Raise for text and dates, which would otherwise be parsed into numbers."""
     columns = getattr(X, "dtypes", None)  # of a data frame
+    if columns is None and hasattr(X, "schema"):
+        columns = X.schema.types  # of a table of pyarrow
     if columns is not None and len(X.shape) == 2:
         wrong = [str(x) for x in columns if str(x).lower().startswith(NOT_NUMBERS)]
         if wrong:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -50,18 +51,37 @@ class Clock:
 @contextmanager
 def followed() -> Iterator[None]:
     """Let INFO through, to standard error if nobody listens, and show bars."""
-    level, handler = logger.level, None
-    logger.setLevel(logging.INFO)
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        logger.addHandler(handler)
-    try:
-        with _shown():
-            yield
-    finally:
-        logger.setLevel(level)
-        if handler is not None:
-            logger.removeHandler(handler)
+    with _listening, _shown():
+        yield
+
+
+class _Listening:
+    """Lets INFO through while at least one thread is inside."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.level, self.handler = Lock(), 0, 0, None
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.level = logger.level
+                logger.setLevel(logging.INFO)
+                if not logger.hasHandlers():
+                    self.handler = logging.StreamHandler()
+                    logger.addHandler(self.handler)
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                logger.setLevel(self.level)
+                if self.handler is not None:
+                    logger.removeHandler(self.handler)
+                    self.handler = None
+
+
+_listening = _Listening()
 
 
 @contextmanager

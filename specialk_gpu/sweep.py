@@ -189,7 +189,7 @@ def decide(
     if np.isnan(log_p).any():
         msg = f"the bound is not a number at k = {ks[int(np.argmax(np.isnan(log_p)))]}."
         raise FloatingPointError(msg)
-    if ks and ks[0] == 2:
+    if ks[0] == 2:
         ks, log_p = [1, *ks], np.concatenate([[-np.inf], log_p])
     if selection != "watershed":
         rejected = np.flatnonzero(log_p[1:] > math.log(alpha))

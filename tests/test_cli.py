@@ -331,6 +331,19 @@ def test_progress_is_for_terminals(points, caplog, monkeypatch, terminal, flags,
     assert bool(stages) == shown
 
 
+def test_names_of_columns_are_kept_and_compared(tmp_path, capsys):
+    rows = np.random.default_rng(0).normal(size=(60, 2)).round(3)
+    fitted, turned, model = (tmp_path / name for name in ("a.csv", "b.csv", "m.npz"))
+    for path, names in ((fitted, "x,y"), (turned, "y,x")):
+        np.savetxt(path, rows, delimiter=",", header=names, comments="")
+    assert main(["fit", str(fitted), "--model", str(model)]) == 0
+    assert SpecialK.load(model).feature_names_in_.tolist() == ["x", "y"]
+    assert main(["predict", str(model), str(fitted)]) == 0
+    capsys.readouterr()
+    assert main(["predict", str(model), str(turned)]) == 2
+    assert "the columns must be those of the fit, x, y, got y, x" in capsys.readouterr().err
+
+
 # -- other commands -------------------------------------------------------------------------------
 
 

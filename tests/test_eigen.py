@@ -351,6 +351,50 @@ def test_auto_goes_on_where_lanczos_gave_up(monkeypatch):
     assert "gave up" in eigenpairs(W, 5, solver="lanczos", random_state=0).message
 
 
+def test_auto_is_right_where_eigenvalues_crowd():
+    """Forty dense blocks, weakly joined: 20 of 40 eigenvalues within 1e-5 of each other."""
+    block = np.random.default_rng(0).random((35, 35))
+    W = np.kron(np.eye(40), block + block.T)
+    for i in range(40):
+        a, b = 35 * i, 35 * ((i + 1) % 40) + 1
+        W[a, b] = W[b, a] = 1e-3
+    spectrum = np.sort(np.abs(np.linalg.eigvalsh(W)))[::-1][:20]
+    found = eigenpairs(sparse.csr_matrix(W), 20, random_state=0)
+    np.testing.assert_allclose(np.abs(found.values), spectrum, rtol=1e-8)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused(bk, bad):
+    W = sparse.csr_matrix(np.eye(50))
+    W.data[3] = bad
+    with pytest.raises(ValueError, match="W must be finite"):
+        eigenpairs(csr(bk, W), 5)
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e300])
+def test_extreme_units_are_no_error(bk, scale):
+    A = np.random.default_rng(0).random((80, 80))
+    A += A.T
+    found = eigenpairs(csr(bk, sparse.csr_matrix(A * scale)), 5, random_state=0)
+    expected = np.sort(np.abs(np.linalg.eigvalsh(A)))[::-1][:5]
+    assert found.converged
+    np.testing.assert_allclose(np.abs(bk.to_numpy(found.values)) / scale, expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("solver", ["auto", *SOLVERS])
+def test_stored_zeros_are_no_entries(bk, solver):
+    row = np.repeat(np.arange(400), 400)
+    Z = sparse.csr_matrix((np.zeros(160_000), (row, np.tile(np.arange(400), 400))))
+    found = eigenpairs(csr(bk, Z), 5, solver=solver, random_state=0)
+    np.testing.assert_array_equal(bk.to_numpy(found.values), 0)
+
+
+@pytest.mark.parametrize(("W", "n"), [(np.eye(30), 5), (sparse.eye(30, format="csr"), 5.0)])
+def test_other_types_are_named(W, n):
+    with pytest.raises(TypeError, match="must be a sparse matrix|must be an integer"):
+        eigenpairs(W, n)
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_products_shared_by_threads_have_the_same_bits(monkeypatch, threads):
     monkeypatch.setattr(cpu, "SHARED_ENTRIES", 0)

@@ -21,6 +21,7 @@ from specialk_gpu.inputs import in_kind_of
 
 COMPONENTS = r"the graph has \d connected components"
 BLOBS, _ = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
+SHORT = np.random.default_rng(0).integers(-99, 99, (60, 20), dtype=np.int8)
 TEXT = BLOBS.astype(str)
 
 
@@ -80,6 +81,32 @@ def test_what_is_on_the_host_gives_numpys_arrays(tmp_path, kind, backend):
     model = fit(X, backend)
     assert {type(array) for array in arrays(model, X)} == {np.ndarray}
     assert sparse.issparse(model.affinity_matrix_)
+
+
+@pytest.mark.parametrize(
+    ("X", "dtype"),
+    [
+        (BLOBS.astype(np.float32), np.float32),
+        (pd.DataFrame(BLOBS.astype(np.float32)), np.float32),
+        (pl.DataFrame(BLOBS.astype(np.float32), list("abc")), np.float32),
+        (pa.table(dict(zip("abc", BLOBS.T.astype(np.float32), strict=True))), np.float32),
+        (pl.DataFrame(SHORT, [f"c{i}" for i in range(20)]), np.float32),
+        (pd.DataFrame(SHORT), np.float32),
+        (BLOBS.astype(np.float16), np.float32),
+        (SHORT > 0, np.float32),
+        (SHORT.astype(np.int64), np.float64),
+        (pd.DataFrame(BLOBS).astype({0: np.float32}), np.float64),
+    ],
+)
+def test_what_fits_into_float32_stays_there(X, dtype):
+    assert fit(X)._voters.dtype == dtype
+
+
+def test_what_is_missing_or_to_come_is_refused():
+    with pytest.raises(ValueError, match="no masked entries"):
+        fit(np.ma.masked_greater(BLOBS, 9))
+    with pytest.raises(TypeError, match="got a LazyFrame .* collect"):
+        fit(pl.DataFrame(BLOBS, list("abc")).lazy())
 
 
 class Foreign:
@@ -177,6 +204,8 @@ def test_arrays_on_a_device_are_not_copied_to_the_host(tmp_path):
         pd.Series(TEXT[:, 0], dtype=object),
         pl.DataFrame(TEXT, list("abc")),
         pd.DataFrame(BLOBS).assign(d=pd.date_range("2020", periods=len(BLOBS))),
+        pa.table({"d": pd.date_range("2020", periods=50), "x": np.arange(50.0)}),
+        pd.DataFrame({"d": pd.period_range("2020", periods=50), "x": np.arange(50.0)}),
         pl.DataFrame({"d": pd.date_range("2020", periods=50), "x": np.arange(50.0)}),
     ],
 )

@@ -1,6 +1,7 @@
 """Progress: told to who listens, shown on terminals, silent otherwise; and interruptions."""
 
 import io
+import logging
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from specialk_gpu import SpecialK, progress
 from specialk_gpu.backend import cpu
-from specialk_gpu.progress import followed, tell, told
+from specialk_gpu.progress import followed, logger, tell, told
 
 CLOUD = np.random.default_rng(0).normal(size=(6000, 12))
 
@@ -65,6 +66,27 @@ def test_bars_are_for_terminals(monkeypatch, terminal):
     assert ("3/3" in out) == terminal
     tell("a stage", 1, 2)
     assert stream.getvalue() == out
+
+
+def test_threads_that_overlap_leave_the_logger_as_it_was(monkeypatch):
+    monkeypatch.setattr(logger, "hasHandlers", lambda: False)
+    level, handlers = logger.level, list(logger.handlers)
+    inside, done = threading.Event(), threading.Event()
+
+    def first():
+        with followed():
+            inside.set()
+            done.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    inside.wait(10)
+    with followed():
+        done.set()
+        thread.join(10)
+        assert logger.level == logging.INFO
+        assert len(logger.handlers) == len(handlers) + 1
+    assert (logger.level, logger.handlers) == (level, handlers)
 
 
 def test_fits_without_tqdm(monkeypatch):
