@@ -149,7 +149,10 @@ def verdict(model: Any) -> tuple[str, str]:
     if not near:
         parts.append(f"No {measure} up to there is near alpha.")
     elif near[-1] >= k:
-        parts.append("That is near alpha: the answer could as well be another.")
+        parts.append(
+            f"The {measure} at k = {_listed(near[-1:])} is near alpha: the answer could as well be "
+            "another."
+        )
     else:
         parts.append(f"But the {measure} at k = {_listed(near)} is near alpha.")
     if other != k:

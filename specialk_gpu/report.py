@@ -282,9 +282,13 @@ def _members(model: Any, X: Any, shape: tuple[int, int] | None) -> str:
     return "\n".join(parts)
 
 
+def _seconds(spent: float) -> str:
+    return f"{spent:.3g} s" if spent >= 0.01 else "below 0.01 s"
+
+
 def _facts(model: Any, n: int) -> list[tuple[str, str]]:
     """Return names and values of what a reader needs to do it again."""
-    timings = ", ".join(f"{name} {spent:.3g} s" for name, spent in model.timings_.items())
+    timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
     residual = float(np.max(on_host(model.residuals_)))
     given = settings(model)
     defaults = signature(type(model).__init__).parameters
@@ -301,7 +305,7 @@ def _facts(model: Any, n: int) -> list[tuple[str, str]]:
         graph += f", radius {model.radius_:.6g}"
     versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
     return [
-        ("time", f"{sum(model.timings_.values()):.3g} s: {timings}"),
+        ("time", f"{_seconds(sum(model.timings_.values()))}: {timings}"),
         ("backend", model.backend_),
         ("graph", f"{given.affinity}: {graph}"),
         ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),

@@ -38,12 +38,12 @@ def share(found: list[bool]) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-def false_splits(part: str, families: tuple[str, ...]) -> str:
+def false_splits() -> str:
     """Count false splits by family and size: ours, and in brackets the paper's with n = 200."""
-    rows = [row for row in rows_of(part) if "d" in row["task"]]
+    rows = [row for row in rows_of("check") if "d" in row["task"]]
     sizes = sorted({row["task"]["m"] for row in rows})
     lines = []
-    for family in families:
+    for family in CHECKED:
         for d in STRUCTURELESS[family][1]:
             own = [r for r in rows if (r["task"]["family"], r["task"]["d"]) == (family, d)]
             cells = []
@@ -55,9 +55,9 @@ def false_splits(part: str, families: tuple[str, ...]) -> str:
     return table(["family", "d", *(f"m = {m:,}" for m in sizes)], lines)
 
 
-def all_false_splits(part: str) -> tuple[int, int]:
-    """Return how many of the structureless sets of a part were split, and how many there are."""
-    found = [row["result"]["calibrated"][0] > 1 for row in rows_of(part) if "d" in row["task"]]
+def all_false_splits() -> tuple[int, int]:
+    """Return how many of the structureless sets were split, and how many there are."""
+    found = [row["result"]["calibrated"][0] > 1 for row in rows_of("check") if "d" in row["task"]]
     return sum(found), len(found)
 
 
@@ -185,7 +185,7 @@ def main() -> None:
 
 def calibration_page() -> str:
     """Return docs/calibration.md."""
-    checked, n_checked = all_false_splits("check")
+    checked, n_checked = all_false_splits()
     stable = stability("check")
     n_null = len(border_tasks())
     return f"""# A decision that does not turn on n
@@ -245,11 +245,7 @@ Families that were not used for the table ({", ".join(CHECKED)}), looked at once
 $\\alpha$ = {ALPHA}, and in brackets how many the paper's rule splits with n = 200 and
 $\\alpha$ = 0.01. {checked} of {n_checked} were split.
 
-{false_splits("check", CHECKED)}
-
-The families of the table, other sets:
-
-{false_splits("develop", DEVELOPED)}
+{false_splits()}
 
 ## Where there are clusters
 

@@ -4,14 +4,15 @@
 
 A run that was stopped goes on where it was when it is started again. Results are JSON lines in
 benchmarks/results/paper-NAME.jsonl; `python -m benchmarks.paper.draw` draws the figures of docs/
-from them, and `python -m benchmarks.tables` writes the pages. `--quick` takes a
-few small tasks, into a folder of its own.
+from them, and `python -m benchmarks.tables` writes the pages. `--quick` takes
+few and small tasks, into a folder of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.paper import real, sensitivity, shapes
@@ -28,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("experiment", choices=EXPERIMENTS)
-    parser.add_argument("--quick", action="store_true", help="a few small tasks")
+    parser.add_argument("--quick", action="store_true", help="few and small tasks")
     parser.add_argument("--jobs", type=int, help="processes (default: one for each core)")
     parser.add_argument("--no-rivals", action="store_true", help="figure2 without ClustPy")
     parser.add_argument("--backend", default="numpy", choices=("numpy", "cuda"), help="of tables")
@@ -38,6 +39,8 @@ def main(arguments: list[str] | None = None) -> None:
     jobs = given.jobs or os.cpu_count() or 1
     match given.experiment:
         case "figure2":
+            if not given.no_rivals and find_spec("clustpy") is None:
+                parser.error("ClustPy is not installed: install the extra bench, or --no-rivals")
             tasks = shapes.figure2_tasks(quick=given.quick, rivals=not given.no_rivals)
             function = shapes.figure2
         case "figure3":
