@@ -112,6 +112,20 @@ def _touching(rng: np.random.Generator, m: int) -> np.ndarray:
     return X
 
 
+def _rings(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw three nested rings, of radius 0.5, 1 and 1.5."""
+    angle, radius = 2 * np.pi * rng.random(m), 0.5 + 0.5 * rng.integers(3, size=m)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return radius[:, None] * circle + 0.07 * rng.standard_normal((m, 2))
+
+
+def _heavy(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw from six t distributions of five degrees of freedom."""
+    centers = rng.standard_normal((6, 5))
+    centers *= 8 / pdist(centers).min()
+    return centers[rng.integers(6, size=m)] + _student(rng, m, 5)
+
+
 def _shape(shape: str, noise: float) -> Callable[[np.random.Generator, int], np.ndarray]:
     return lambda rng, m: make_shape(
         shape, noise=noise, n_samples=m, random_state=int(rng.integers(2**31))
@@ -147,9 +161,9 @@ CLUSTERED = {
     "breast cancer": (_whole(datasets.load_breast_cancer), (2,), 0, "developed"),
     "MNIST, 5,000": (_sample(load_mnist), (9, 10, 11, 12), 5000, "developed"),
     "moons, noise 0.05": (_shape("moons", 0.05), (2,), 1500, "checked"),
-    "moons, noise 0.1": (_shape("moons", 0.1), (2,), 1500, "checked"),
+    "moons, noise 0.1": (_shape("moons", 0.1), (2,), 1500, "developed"),
     "circles, noise 0.05": (_shape("circles", 0.05), (2,), 1500, "checked"),
-    "circles, noise 0.1": (_shape("circles", 0.1), (2,), 1500, "checked"),
+    "circles, noise 0.1": (_shape("circles", 0.1), (2,), 1500, "developed"),
     "8 Gaussians in the plane, 6 apart": (
         lambda rng, m: _mixture(rng, m, 8, 2, 6.0),
         (8,),
@@ -162,10 +176,12 @@ CLUSTERED = {
         1000,
         "checked",
     ),
+    "three rings, noise 0.07": (_rings, (3,), 1500, "checked"),
+    "6 Student t in 5 dimensions, 8 apart": (_heavy, (6,), 1500, "checked"),
     "three densities": (_densities, (3,), 1500, "checked"),
-    "touching discs": (_touching, (2,), 1500, "checked"),
-    "wine": (_whole(datasets.load_wine), (3,), 0, "checked"),
-    "digits": (lambda _rng, _m: datasets.load_digits().data, (9, 10, 11, 12), 0, "checked"),
+    "touching discs": (_touching, (2,), 1500, "developed"),
+    "wine": (_whole(datasets.load_wine), (3,), 0, "developed"),
+    "digits": (lambda _rng, _m: datasets.load_digits().data, (9, 10, 11, 12), 0, "developed"),
     "Fashion-MNIST, 5,000": (_sample(load_fashion_mnist), (9, 10, 11), 5000, "checked"),
 }
 
