@@ -249,7 +249,7 @@ class _Sections:
         xp, k = bk.xp, F.shape[1]
         self.bk, self.k, self.F = bk, k, F
         self.order = xp.argsort(piece, kind="stable")
-        ends = xp.searchsorted(piece[self.order], xp.arange(k + 1))
+        ends = xp.searchsorted(piece[self.order], xp.arange(k + 1, dtype=piece.dtype))
         a, b = piece[graph.row], piece[graph.column]
         key = xp.minimum(a, b).astype(np.int64) * k + xp.maximum(a, b)
         by_key = xp.argsort(key, kind="stable")

@@ -35,6 +35,12 @@ COLORS = (  # told apart by most people, on light and on dark paper
     "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
     "#a0705a", "#d76bb0", "#7f8791", "#a8a52a", "#25a8b5",
 )  # fmt: skip
+MEASURE = {
+    "bound": "a bound says how likely such a clear split would be if the two were really one "
+    "cluster.",
+    "calibrated": "p says how likely the graph would be to be so much thinner between the two than "
+    "within them if they were really one cluster.",
+}
 MOST_PAIRS = 30  # clusters up to which the pairs of a k are listed
 MOST_POINTS = 5000
 FLOOR = -15.0  # log10 p at which the chart ends
@@ -79,6 +85,7 @@ def report(
     headline = counted(k, "cluster")
     sure, words = verdict(model)
     given = settings(model)
+    calibrated = given.selection == "calibrated"
     rows = model.n_features_in_ if given.affinity != "precomputed" else None
     told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
     plane, shown = _plane(model)
@@ -96,13 +103,15 @@ def report(
         "headline": headline + {"clear": ", clearly", "no power": "?"}.get(sure, ""),
         "verdict": html.escape(words),
         "alpha": f"{given.alpha:g}",
+        "measure": MEASURE["calibrated" if calibrated else "bound"],
+        "matrix": "log10 of the bound" if calibrated else "log10 p",
         "rule": _rule(model),
         "chart": _chart(model),
         "choose": "Choose a k"
         + (", in the picture or" if len(steps) > 1 else "")
         + " in the table",
-        "bounds": '<th scope="col">bound</th>' if given.selection == "calibrated" else "",
-        "path": "\n".join(_path_row(step, k, given.selection) for step in model.path_),
+        "bounds": '<th scope="col">bound</th>' if calibrated else "",
+        "path": "\n".join(_path_row(step, k, calibrated=calibrated) for step in model.path_),
         "clusters": "\n".join(_cluster_rows(model, steps)),
         "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
         "embedding, coloured by cluster.",
@@ -138,9 +147,8 @@ def _rule(model: Any) -> str:
         return "The answer is the last k before the largest drop in certainty."
     if settings(model).selection == "calibrated":
         return (
-            "p is calibrated: how likely the graph is to be as thin between two clusters, compared "
-            "with within them, where there is but one. The first k that is not accepted is one too "
-            "many. Beside it stands the bound of the paper, which decided nothing here."
+            "The first k that is not accepted is one too many. Beside p stands the log10 of the "
+            "paper's bound, which decided nothing here."
         )
     return "The first k that is not accepted is one too many."
 
@@ -216,11 +224,11 @@ def _chart(model: Any) -> str:
     return "".join(parts)
 
 
-def _path_row(step: Any, answer: int, selection: str) -> str:
+def _path_row(step: Any, answer: int, *, calibrated: bool) -> str:
     pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
     log10_p = "" if step.pair is None else f"{step.decisive_log_p / LN10:.2f}"
     bound = ""
-    if selection == "calibrated":
+    if calibrated:
         bound = f"<td>{'' if step.pair is None else format(step.log_p / LN10, '.2f')}</td>"
     return (
         f'<tr data-k="{step.k}"{" class=answer" if step.k == answer else ""}>'

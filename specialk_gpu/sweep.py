@@ -463,10 +463,10 @@ def _reason(
         return "accepted: fixed by min_clusters"
     if step.log_p_calibrated is not None:
         if log_p <= log_alpha:
-            return "accepted: the graph is thin between every pair"
+            return "accepted: the graph is thinner between every pair"
         return (
             "rejected: the graph is hardly thinner between this pair than within, so they may be "
-            "one cluster"
+            "one"
         )
     if log_p <= log_alpha:
         return "accepted: every pair's bound is at most alpha"

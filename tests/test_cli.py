@@ -344,6 +344,18 @@ def test_names_of_columns_are_kept_and_compared(tmp_path, capsys):
     assert "the columns must be those of the fit, x, y, got y, x" in capsys.readouterr().err
 
 
+def test_the_calibrated_p_is_a_column(points, tmp_path, capsys):
+    summary = tmp_path / "s.json"
+    arguments = ["fit", str(points), "--selection", "calibrated", "--summary", str(summary)]
+    assert main(arguments) == 0
+    header, *rows = capsys.readouterr().out.splitlines()[:-1]
+    assert header.split()[:4] == ["k", "log10", "p", "calibrated"]
+    kept = strict_json(summary)["path"]
+    assert len(rows) == len(kept)
+    assert "log_p_calibrated" not in kept[0]
+    assert kept[1]["log10_p_calibrated"] <= 0
+
+
 # -- other commands -------------------------------------------------------------------------------
 
 

@@ -112,6 +112,23 @@ def test_pairs_are_of_distinct_rows_where_copies_are_left_out(tmp_path):
     assert data_of(written(model, tmp_path))["answer"] == 3
 
 
+def test_the_page_of_a_calibrated_fit_names_what_decided(tmp_path):
+    model = fit(BLOBS, selection="calibrated", alpha=0.05)
+    text = written(model, tmp_path)
+    words = " ".join(" ".join(Page(text).texts).split())
+    assert "p says how likely the graph would be to be so much thinner" in words
+    assert "log10 of the bound with it" in words
+    rows = re.findall(r'<tr data-k="(\d+)"[^>]*>.*?<td>([^<]*)</td><td>([^<]*)</td>', text)
+    for (k, p, bound), step in zip(rows[1:], model.path_[1:], strict=True):
+        assert int(k) == step.k
+        assert abs(float(p) - step.log_p_calibrated / np.log(10)) < 0.0051
+        assert abs(float(bound) - step.log_p / np.log(10)) < 0.0051
+    found, said = verdict(model)
+    assert found in ("clear", "close")
+    assert "a calibrated p of" in said
+    assert any("sees the graph alone" in finding for finding, _ in doubts(model))
+
+
 def test_images_are_those_of_the_typical_rows(tmp_path):
     model = fit(DIGITS, n_clusters=4)
     text = written(model, tmp_path, X=DIGITS, image_shape=(8, 8))
