@@ -77,6 +77,8 @@ class Graph(NamedTuple):
         Half the inverse of the sums of its rows.
     row, column, weight : arrays of shape (e,)
         Its edges, each once.
+    widths : dict
+        Of its components, what `widest` has found out: by the first of their rows and their number.
     """
 
     S: Any
@@ -84,6 +86,7 @@ class Graph(NamedTuple):
     row: Any
     column: Any
     weight: Any
+    widths: dict[tuple[int, int], float]
 
 
 def prepare(W: Any) -> Graph:
@@ -95,7 +98,7 @@ def prepare(W: Any) -> Graph:
     degree = xp.bincount(row, S.data, minlength=S.shape[0])
     step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
     once = row < S.indices
-    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once])
+    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once], {})
 
 
 @on_its_device
@@ -125,7 +128,10 @@ def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
         between, within, size = sections.measure(*pair)
         found[pair] = _bottleneck(owner, pair, between, within, size)
     touched = {piece for pair in found for piece in pair}
-    for i in set(range(owner.size)) - touched:
+    alone = set(range(owner.size)) - touched
+    if any(one.log_p == 0 for one in found.values()):
+        alone = set()  # none can be less of a bottleneck
+    for i in alone:
         within = _own_width(backend_of(labels), graph, sections.rows(i))
         found[i, i] = _bottleneck(owner, (i, i), 0.0, within, labels.size)
     return max(found.values())
@@ -311,6 +317,9 @@ def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
     xp, size = bk.xp, rows.size
     if size < 3:
         return 0.0
+    key = int(rows[0]), int(size)  # rows are sorted, and all of a component
+    if key in graph.widths:
+        return graph.widths[key]
     A = graph.S[rows][:, rows]
     lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
     vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
@@ -319,4 +328,5 @@ def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
     once = row < A.indices
     edges = [row[once], A.indices[once], A.data[once]]
     cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
-    return float(cuts.max())
+    graph.widths[key] = float(cuts.max())
+    return graph.widths[key]

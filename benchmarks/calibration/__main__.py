@@ -5,6 +5,7 @@
     python -m benchmarks.calibration develop   # k in the other sets for development
     python -m benchmarks.calibration check     # k in the sets that were left for the end
     python -m benchmarks.calibration paper     # k in the sets of the paper's Figure 2
+    python -m benchmarks.calibration cost      # the time it takes, with nothing beside it
 
 Results are JSON lines in benchmarks/results/calibration-PART.jsonl; a run that was stopped goes on
 where it was. MNIST and Fashion-MNIST take part where SPECIALK_MNIST and SPECIALK_FASHION_MNIST name
@@ -21,6 +22,8 @@ from pathlib import Path
 from benchmarks.calibration.study import (
     border,
     border_tasks,
+    cost,
+    cost_tasks,
     decision,
     decision_tasks,
     null_table,
@@ -38,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("part", choices=("null", "table", "develop", "check", "paper"))
+    parser.add_argument("part", choices=("null", "table", "develop", "check", "paper", "cost"))
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
@@ -50,6 +53,8 @@ def main(arguments: list[str] | None = None) -> None:
     path = given.results / f"calibration-{given.part}.jsonl"
     if given.part == "null":
         rows = run(border, border_tasks(), path, jobs=given.jobs)
+    elif given.part == "cost":
+        rows = run(cost, cost_tasks(), path, jobs=1)
     elif given.part == "paper":
         rows = run(paper_k, paper_tasks(), path, jobs=given.jobs)
     else:
