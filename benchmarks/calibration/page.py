@@ -272,8 +272,8 @@ Those of [Figure 2](reproduce.md):
 
 ## Cost
 
-`python -m benchmarks.calibration cost`: the second fit of a set, with $\\alpha$ = {ALPHA} and all else as
-it is by default; of MNIST the first.
+`python -m benchmarks.calibration cost`: the second fit of a set, with
+$\\alpha$ = {ALPHA} and all else as it is by default; of MNIST the first.
 
 {cost()}
 
