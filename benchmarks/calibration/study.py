@@ -43,7 +43,7 @@ LEVELS = (0.1, 0.05)  # at which no family may exceed the law
 N_ROUNDS, STEP = 200, 0.1  # of the fit, and in the logarithm of the length
 LEAST = 0.3  # scale, however short
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 5, 20000: 2}
-N_CLUSTERED = 10  # sets of a family that is drawn
+N_CLUSTERED, N_LARGE = 10, 5  # sets of a family that is drawn, and of those of 5,000 rows
 N_COMPONENTS = (200, 500, 1000)
 ALPHA = 0.05
 MAX_K = 16
@@ -98,8 +98,8 @@ def null_table(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
     return {"length": list(LENGTHS), "scale": [round(float(x), 3) for x in scale]}
 
 
-def decision_tasks(part: str) -> list[dict[str, Any]]:
-    """List the sets whose k is to be found, and by which method."""
+def decision_tasks(part: str, *, everything: bool = False) -> list[dict[str, Any]]:
+    """List the sets whose k is to be found, and by which method; those at hand, or all."""
     families = CHECKED if part == "check" else ()
     out = [
         {"family": family, "d": d, "m": m, "set": i, "method": "SpecialK"}
@@ -109,8 +109,8 @@ def decision_tasks(part: str) -> list[dict[str, Any]]:
         for i in range(n_sets)
     ]
     for family, (_, _, m, half) in CLUSTERED.items():
-        if half.startswith(part) and at_hand(family):
-            sets = range(N_CLUSTERED if m else 1)
+        if half.startswith(part) and (everything or at_hand(family)):
+            sets = range((N_LARGE if m >= 5000 else N_CLUSTERED) if m else 1)
             out += [
                 {"family": family, "set": i, "method": method} for method in METHODS for i in sets
             ]
