@@ -41,6 +41,7 @@ __all__ = ["Bottleneck", "Graph", "log_p_of", "null_table", "prepare", "profile"
 N_STEPS = 10  # of the walker, each of which stays with probability one half
 CERTAIN = 1e-4  # chance of the other cluster from which f tells an order of rows
 ROUGH = 0.7  # weight of a smooth cut by that of a rough one
+APART = 0.01  # weight of a cut from which two pieces are joined, as far as a walker can see
 PIECE = 0.1  # of a cluster: components that are smaller are no pieces of their own
 
 
@@ -54,7 +55,8 @@ class Bottleneck(NamedTuple):
     pair : tuple of two int
         The labels on its two sides.
     between, within : float
-        Weights of the cut at the border, and of the lighter of the heaviest cuts on both sides.
+        Weights of the cut at the border, where the walker sees it, or that of the labels if that is
+        lighter; and of the lighter of the heaviest cuts on both sides.
     length : float
         Rows of the two sides together by `within`; of all rows for what no edge joins to others.
     """
@@ -78,7 +80,7 @@ class Graph(NamedTuple):
     row, column, weight : arrays of shape (e,)
         Its edges, each once.
     widths : dict
-        Of its components, what `widest` has found out: by the first of their rows and their number.
+        What `widest` has found out of parts of it, by first row, number and sum of the rows.
     """
 
     S: Any
@@ -86,15 +88,24 @@ class Graph(NamedTuple):
     row: Any
     column: Any
     weight: Any
-    widths: dict[tuple[int, int], float]
+    widths: dict[tuple[int, int, int], float]
 
 
 def prepare(W: Any) -> Graph:
-    """Prepare a symmetric matrix (m, m) of similarities."""
+    """Prepare a symmetric csr_matrix (m, m) of similarities; those of a row to itself do not count.
+
+    W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
+    """
     bk = backend_of(W)
     xp = bk.xp
-    S = normalised(W.astype(np.float64, copy=True))
-    row = rows_of_entries(S, "similarities")
+    W = W.astype(np.float64, copy=True)
+    row = rows_of_entries(W, "similarities")
+    if bool((row == W.indices).any()):
+        other = row != W.indices
+        content = W.data[other], (row[other], W.indices[other])
+        W = bk.sparse.csr_matrix(content, shape=W.shape)
+        row = row[other]
+    S = normalised(W)
     degree = xp.bincount(row, S.data, minlength=S.shape[0])
     step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
     once = row < S.indices
@@ -119,19 +130,17 @@ def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
     Notes
     -----
     Clusters that fall apart are tested piece by piece: else a long thread, cut in many places,
-    would count all its borders as one. What no edge joins to the rest has no border; it is compared
-    with its own heaviest cut along its second eigenvector.
+    would count all its borders as one. What no edge joins to the rest, or none that a walker would
+    take, has no border; it is compared with its own heaviest cut along its second eigenvector.
     """
     sections, owner = _sections(graph, labels, k)
     found = {}
     for pair in sections.touching():
         between, within, size = sections.measure(*pair)
         found[pair] = _bottleneck(owner, pair, between, within, size)
-    touched = {piece for pair in found for piece in pair}
-    alone = set(range(owner.size)) - touched
     if any(one.log_p == 0 for one in found.values()):
-        alone = set()  # none can be less of a bottleneck
-    for i in alone:
+        return max(found.values())  # none can be less of a bottleneck
+    for i in set(range(owner.size)) - {piece for pair in found for piece in pair}:
         within = _own_width(backend_of(labels), graph, sections.rows(i))
         found[i, i] = _bottleneck(owner, (i, i), 0.0, within, labels.size)
     return max(found.values())
@@ -273,9 +282,13 @@ class _Sections:
         return slice(*self.bounds[i * self.k + j : i * self.k + j + 2])
 
     def touching(self) -> list[tuple[int, int]]:
-        """List the pairs of pieces that an edge joins."""
-        keys = np.flatnonzero(np.diff(self.bounds))
-        return [(i, j) for i, j in (divmod(int(key), self.k) for key in keys) if i < j]
+        """List the pairs of pieces that are joined."""
+        joined = []
+        for key in np.flatnonzero(np.diff(self.bounds)).tolist():
+            i, j = divmod(key, self.k)
+            if i < j and float(self.edges[2][self._between(i, j)].sum()) > APART:
+                joined.append((i, j))
+        return joined
 
     def cuts(self, i: int, j: int) -> tuple[Any, Any]:
         """Return the cuts through two pieces in the order of f, and where f says."""
@@ -313,20 +326,25 @@ def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[
 
 
 def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
-    """Return the heaviest cut of rows that no edge joins to others, by their second eigenvector."""
-    xp, size = bk.xp, rows.size
+    """Return the heaviest cut of the largest component of rows, by its second eigenvector."""
+    xp = bk.xp
+    A = graph.S[rows][:, rows]
+    count, component = bk.connected_components(A)
+    if count > 1:
+        largest = xp.bincount(component).argmax()
+        own = xp.flatnonzero(component == largest)
+        rows, A = rows[own], A[own][:, own]
+    size = int(rows.size)
     if size < 3:
         return 0.0
-    key = int(rows[0]), int(size)  # rows are sorted, and all of a component
-    if key in graph.widths:
-        return graph.widths[key]
-    A = graph.S[rows][:, rows]
-    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
-    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
-    f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
-    row = rows_of_entries(A, "similarities")
-    once = row < A.indices
-    edges = [row[once], A.indices[once], A.data[once]]
-    cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
-    graph.widths[key] = float(cuts.max())
+    key = int(rows[0]), size, int(rows.sum())
+    if key not in graph.widths:
+        lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
+        vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
+        f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
+        row = rows_of_entries(A, "similarities")
+        once = row < A.indices
+        edges = [row[once], A.indices[once], A.data[once]]
+        cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
+        graph.widths[key] = float(cuts.max())
     return graph.widths[key]

@@ -154,8 +154,12 @@ def eigenpairs(
             f" Try solver={other!r} or 'dense', a larger max_iter or tol, fewer eigenpairs, "
             "or float64."
         )
+    values = _times_power(values, exponent)
+    if not bool(bk.xp.isfinite(values).all()):
+        msg = f"the eigenvalues of W do not fit into {W.dtype}. Divide W, or take float64."
+        raise ValueError(msg)
     return Eigenpairs(
-        _times_power(values, exponent),
+        values,
         vectors,
         residuals,
         orthogonality,

@@ -88,7 +88,7 @@ def read_matrix(path, *, key=None, header=None):
 
 
 def read_names(path, *, header=None):
-    """Return the names of the columns of a ``.csv`` or ``.tsv`` file, or None if it has none.
+    """Return the names of the columns of a text or parquet file, or None if it has none.
 
     Parameters
     ----------
@@ -101,9 +101,11 @@ def read_names(path, *, header=None):
     """
     path = Path(path)
     kind = _kind(path)
-    if kind not in ("csv", "tsv"):
+    if kind not in ("csv", "tsv", "parquet"):
         return None
     with _named(path):
+        if kind == "parquet":
+            return list(_parquet(path))
         return text.read_names(path, "," if kind == "csv" else "\t", header)
 
 
@@ -235,7 +237,7 @@ def _read(path, key, header):
         case "csv" | "tsv":
             X = text.read_delimited(path, "," if kind == "csv" else "\t", header)
         case "parquet":
-            X = _parquet(path)
+            X = np.column_stack(list(_parquet(path).values()))
         case "mtx":
             X = text.read_matrix_market(path)
         case "idx":
@@ -303,7 +305,7 @@ def _idx(path):
 
 
 def _parquet(path):
-    """Columns of a parquet file, without the index that pandas may have stored among them."""
+    """Columns of a parquet file by name, without the index that pandas may have stored."""
     if importlib.util.find_spec("pyarrow"):
         from pyarrow import parquet
 
@@ -333,4 +335,4 @@ def _parquet(path):
     if not columns:
         msg = "it has no columns"
         raise ValueError(msg)
-    return np.column_stack(list(columns.values()))
+    return columns

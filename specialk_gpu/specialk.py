@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import __version__
 from specialk_gpu.backend import BACKENDS, get_backend
+from specialk_gpu.bottlenecks import prepare
 from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.duplicates import without_copies
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
@@ -314,7 +315,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         with _memory_explained(bk, "sweep"):
             result = sweep(
                 D,
-                W=W,
+                W=prepare(W) if self.selection == "calibrated" else None,
                 alpha=self.alpha,
                 n_clusters=self.n_clusters,
                 min_clusters=self.min_clusters,

@@ -12,8 +12,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.bottlenecks import prepare, widest
+from specialk_gpu.bottlenecks import Graph, prepare, widest
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
+from specialk_gpu.graph import affinity_matrix
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.progress import logger
 
@@ -225,8 +226,9 @@ def sweep(
     ----------
     D : array-like of shape (m, n)
         An embedding, or any data whose columns are comparable.
-    W : csr_matrix of shape (m, m), optional
-        The graph that was embedded: symmetric similarities. selection="calibrated" needs it.
+    W : sparse matrix of shape (m, m), optional
+        The graph that was embedded: symmetric similarities, or what
+        `specialk_gpu.bottlenecks.prepare` made of them. selection="calibrated" needs it.
     alpha : float
         Level of the test, in (0, 1).
     n_clusters : int, optional
@@ -277,8 +279,8 @@ def sweep(
     last = n_clusters or min(max_clusters, m)
     graph = None
     if selection == "calibrated":
-        _warn_if_untried(W)
-        graph = prepare(W)
+        graph = W if isinstance(W, Graph) else prepare(affinity_matrix(W))
+        _warn_if_untried(graph.S)
     powerless = graph is None and attainable_log_p(m, n) > log_alpha
     if powerless and first < last:
         warnings.warn(
@@ -321,13 +323,13 @@ def sweep(
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
 
 
-def _warn_if_untried(W: Any) -> None:
+def _warn_if_untried(S: Any) -> None:
     """Warn of a graph for which the calibrated p has not been tried."""
-    m = W.shape[0]
-    if m < TRIED_ROWS or W.nnz < TRIED_ENTRIES * m:
+    m = S.shape[0]
+    if m < TRIED_ROWS or S.nnz < TRIED_ENTRIES * m:
         warnings.warn(
             f"the calibrated p has been tried on graphs of at least {TRIED_ROWS} rows with "
-            f"{TRIED_ENTRIES} entries each, and this one has {m} with {W.nnz / m:.1f} in the mean: "
+            f"{TRIED_ENTRIES} entries each, and this one has {m} with {S.nnz / m:.1f} in the mean: "
             "it may find a split where there is none. Raise n_neighbors.",
             CalibrationWarning,
             stacklevel=4,
@@ -371,8 +373,9 @@ def _check_arguments(
     if selection not in SELECTIONS:
         msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
         raise ValueError(msg)
-    if selection == "calibrated" and (W is None or tuple(W.shape) != (D.shape[0],) * 2):
-        got = "none" if W is None else f"one of shape {tuple(W.shape)}"
+    shape = np.shape(W.S if isinstance(W, Graph) else W)
+    if selection == "calibrated" and shape != (D.shape[0],) * 2:
+        got = "none" if W is None else f"one of shape {shape}"
         msg = f"selection='calibrated' needs the graph W of the {D.shape[0]} rows of D, got {got}."
         raise ValueError(msg)
     if not 1 <= min_clusters <= max_clusters:

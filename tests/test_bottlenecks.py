@@ -165,6 +165,26 @@ def test_what_no_edge_joins_is_compared_with_its_own_cut(bk):
     assert halves.log_p < math.log(1e-4)
 
 
+@pytest.mark.parametrize("weight", [0, 1e-12, 1e-6, 1e-4, 1e-3])
+def test_a_weak_bridge_is_no_better_than_a_little_stronger_one(bk, weight):
+    W = complete(40, 0)
+    W[0, 40] = W[40, 0] = weight
+    assert found(bk, W, np.repeat([0, 1], 40), 2).log_p < math.log(1e-3)
+
+
+def test_the_own_cut_is_of_one_component(bk):
+    parts = np.kron(np.eye(6), complete(20, 0)[:20, :20])
+    result = found(bk, parts, np.repeat([0, 1], 60), 2)
+    np.testing.assert_allclose(result.within, 100 / 19, rtol=0.05)  # of twenty rows, not of sixty
+
+
+@pytest.mark.parametrize("loop", [0.1, 5.0])
+def test_similarities_of_a_row_to_itself_do_not_count(bk, loop):
+    W = knn_graph(BLOBS)
+    loops = found(bk, W + loop * sparse.eye(240), BLOBS_Y, 3)
+    np.testing.assert_allclose(loops[2:], found(bk, W, BLOBS_Y, 3)[2:], rtol=1e-9)
+
+
 def test_rows_without_edges_are_no_cluster(bk):
     W = np.zeros((60, 60))
     W[:40, :40] = np.ones((40, 40)) - np.eye(40)
@@ -265,6 +285,29 @@ def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
     with warnings.catch_warnings():
         warnings.simplefilter("error", CalibrationWarning)
         model.set_params(n_neighbors=10).fit(np.random.default_rng(0).normal(size=(200, 2)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda W: sparse.triu(W), "must be symmetric"),
+        (lambda W: -W, "must be finite and not negative"),
+        (lambda W: W * np.nan, "must be finite and not negative"),
+    ],
+)
+def test_a_graph_given_to_the_sweep_is_checked(change, message):
+    D = np.random.default_rng(0).normal(size=(240, 4))
+    with pytest.raises(ValueError, match=message):
+        sweep(D, W=change(knn_graph(BLOBS)), selection="calibrated")
+
+
+@pytest.mark.parametrize("form", ["toarray", "tocoo", "tolil", "tocsc"])
+def test_any_form_of_a_graph_will_do(form):
+    W, settings = knn_graph(BLOBS), {"selection": "calibrated", "random_state": 0}
+    D = np.eye(3)[BLOBS_Y] + 0.01 * np.random.default_rng(0).normal(size=(240, 3))
+    expected = sweep(D, W=W, **settings).path
+    found = sweep(D, W=getattr(W, form)(), **settings).path
+    assert [step.log_p_calibrated for step in found] == [step.log_p_calibrated for step in expected]
 
 
 def test_without_a_graph_there_is_no_calibrated_p():

@@ -8,6 +8,7 @@ import warnings
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import sparse
 
@@ -331,11 +332,13 @@ def test_progress_is_for_terminals(points, caplog, monkeypatch, terminal, flags,
     assert bool(stages) == shown
 
 
-def test_names_of_columns_are_kept_and_compared(tmp_path, capsys):
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_names_of_columns_are_kept_and_compared(tmp_path, capsys, ending):
     rows = np.random.default_rng(0).normal(size=(60, 2)).round(3)
-    fitted, turned, model = (tmp_path / name for name in ("a.csv", "b.csv", "m.npz"))
-    for path, names in ((fitted, "x,y"), (turned, "y,x")):
-        np.savetxt(path, rows, delimiter=",", header=names, comments="")
+    fitted, turned, model = (tmp_path / name for name in (f"a.{ending}", f"b.{ending}", "m.npz"))
+    for path, names in ((fitted, ["x", "y"]), (turned, ["y", "x"])):
+        frame = pd.DataFrame(rows, columns=names)
+        frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     assert main(["fit", str(fitted), "--model", str(model)]) == 0
     assert SpecialK.load(model).feature_names_in_.tolist() == ["x", "y"]
     assert main(["predict", str(model), str(fitted)]) == 0

@@ -41,7 +41,7 @@ LAYERS = {
     "kmeans": {"backend", "seeding"},
     "bounds": {"backend"},
     "bottlenecks": {"backend", "chebyshev", "eigen", "graph"},
-    "sweep": {"backend", "bottlenecks", "bounds", "kmeans", "progress"},
+    "sweep": {"backend", "bottlenecks", "bounds", "graph", "kmeans", "progress"},
     "inputs": {"backend", "neighbors", "storage"},
     "prediction": {"backend", "graph", "neighbors"},
     "storage": {"backend", "sweep"},

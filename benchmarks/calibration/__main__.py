@@ -4,6 +4,7 @@
     python -m benchmarks.calibration table     # writes specialk_gpu/null.json from these
     python -m benchmarks.calibration develop   # k in the other sets for development
     python -m benchmarks.calibration check     # k in the sets that were left for the end
+    python -m benchmarks.calibration hard      # and in shapes that are thin of themselves
     python -m benchmarks.calibration paper     # k in the sets of the paper's Figure 2
     python -m benchmarks.calibration cost      # the time it takes, with nothing beside it
 
@@ -41,7 +42,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("part", choices=("null", "table", "develop", "check", "paper", "cost"))
+    parser.add_argument(
+        "part", choices=("null", "table", "develop", "check", "hard", "paper", "cost")
+    )
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)

@@ -16,6 +16,7 @@ __all__ = [
     "CHECKED",
     "CLUSTERED",
     "DEVELOPED",
+    "HARD",
     "STRUCTURELESS",
     "at_hand",
     "clustered",
@@ -68,6 +69,24 @@ def _spiral(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
     return X + 0.3 * rng.standard_normal((m, 2))
 
 
+def _cross(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    """Draw from a cross whose arms are a third as wide as it is long."""
+    X = rng.random((4 * m, 2))
+    return X[(np.abs(X - 0.5) < 1 / 6).any(axis=1)][:m]
+
+
+def _hexagon(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    """Draw from a hexagon with a round hole half as wide."""
+    X = 2 * rng.random((4 * m, 2)) - 1
+    turned = X @ np.stack([[1, 0], [0.5, 0.75**0.5], [-0.5, 0.75**0.5]]).T
+    inside = (np.abs(turned) < 0.75**0.5).all(axis=1) & (np.linalg.norm(X, axis=1) > 0.43)
+    return X[inside][:m]
+
+
+def _roll(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    return datasets.make_swiss_roll(m, random_state=int(rng.integers(2**31)))[0]
+
+
 STRUCTURELESS: dict[str, tuple[Draw, tuple[int, ...]]] = {
     "cube": (lambda rng, m, d: rng.random((m, d)), (1, 2, 3, 5, 10, 30)),
     "Gaussian": (lambda rng, m, d: rng.standard_normal((m, d)), (1, 2, 3, 5, 20)),
@@ -79,9 +98,14 @@ STRUCTURELESS: dict[str, tuple[Draw, tuple[int, ...]]] = {
     "Student t": (_student, (1, 2, 5, 20)),
     "thick curve": (_curve, (2, 3, 5)),
     "spiral": (_spiral, (2,)),
+    "cross": (_cross, (2,)),
+    "hexagon with a hole": (_hexagon, (2,)),
+    "beta(0.5, 0.5)": (lambda rng, m, d: rng.beta(0.5, 0.5, (m, d)), (2, 3)),
+    "Swiss roll": (_roll, (2,)),
 }
 DEVELOPED = ("cube", "Gaussian", "sphere", "stretched Gaussian", "band")
 CHECKED = ("ball", "torus", "Student t", "thick curve", "spiral")
+HARD = ("cross", "hexagon with a hole", "beta(0.5, 0.5)", "Swiss roll")  # thin of themselves
 
 
 def _mixture(rng: np.random.Generator, m: int, k: int, d: int, apart: float) -> np.ndarray:

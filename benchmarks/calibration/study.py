@@ -13,6 +13,7 @@ from benchmarks.calibration.families import (
     CHECKED,
     CLUSTERED,
     DEVELOPED,
+    HARD,
     STRUCTURELESS,
     at_hand,
     clustered,
@@ -43,6 +44,7 @@ LEVELS = (0.1, 0.05)  # at which no family may exceed the law
 N_ROUNDS, STEP = 200, 0.1  # of the fit, and in the logarithm of the length
 LEAST = 0.3  # scale, however short
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 5, 20000: 2}
+HARD_SETS = {150: 40, 300: 40, 1000: 40}
 N_CLUSTERED, N_LARGE = 10, 5  # sets of a family that is drawn, and of those of 5,000 rows
 N_COMPONENTS = (200, 500, 1000)
 ALPHA = 0.05
@@ -100,10 +102,11 @@ def null_table(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
 
 def decision_tasks(part: str, *, everything: bool = False) -> list[dict[str, Any]]:
     """List the sets whose k is to be found, and by which method; those at hand, or all."""
-    families = CHECKED if part == "check" else ()
+    families = {"check": CHECKED, "hard": HARD}.get(part, ())
+    sizes = HARD_SETS if part == "hard" else CHECK_SETS
     out = [
         {"family": family, "d": d, "m": m, "set": i, "method": "SpecialK"}
-        for m, n_sets in CHECK_SETS.items()
+        for m, n_sets in sizes.items()
         for family in families
         for d in STRUCTURELESS[family][1]
         for i in range(n_sets)
