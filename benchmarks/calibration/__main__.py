@@ -34,6 +34,7 @@ from benchmarks.calibration.study import (
 from benchmarks.paper.runner import read, run
 from benchmarks.stamp import RESULTS
 
+PARTS = ("null", "table", "develop", "check", "hard", "paper", "cost")
 TABLE = Path(__file__).parents[2] / "specialk_gpu" / "null.json"
 
 
