@@ -69,7 +69,7 @@ class Step(NamedTuple):
         In 0, ..., k - 1, by falling size of the cluster.
     log_p_calibrated : float or None
         Natural logarithm of the probability of such a split where there is nothing to split (see
-        `specialk_gpu.bottlenecks`); None for k = 1, and where it was not asked for.
+        ``specialk_gpu.bottlenecks``); None for k = 1, and where it was not asked for.
     """
 
     k: int
@@ -228,7 +228,7 @@ def sweep(
         An embedding, or any data whose columns are comparable.
     W : sparse matrix of shape (m, m), optional
         The graph that was embedded: symmetric similarities, or what
-        `specialk_gpu.bottlenecks.prepare` made of them. selection="calibrated" needs it.
+        ``specialk_gpu.bottlenecks.prepare`` made of them. selection="calibrated" needs it.
     alpha : float
         Level of the test, in (0, 1).
     n_clusters : int, optional
