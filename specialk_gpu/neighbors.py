@@ -168,8 +168,7 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
         distances, indices, n_redone = _neighbors_of_duplicates(bk, X, groups, n_neighbors)
         sizes = bk.xp.bincount(groups[1])
         n_equal = int((sizes * bk.xp.minimum(sizes - 1, n_neighbors)).sum())
-    if n_redone:
-        logger.info("neighbours: of %d rows, %d were not certified at first", m, n_redone)
+    logger.info("neighbours: of %d rows, %d done again", m, n_redone)
     if unit != 1 and int((distances == 0).sum()) > n_equal:
         msg = (
             f"X has entries as large as {unit:.3g}, and beside them the distances between some "
