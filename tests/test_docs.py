@@ -130,6 +130,16 @@ def test_figures_of_the_extension_are_those_of_the_results():
             assert f" {mean:.2f}" in text
 
 
+def test_the_law_of_nothing_is_that_of_the_results():
+    from benchmarks.calibration.__main__ import TABLE
+    from benchmarks.calibration.study import fitted_law
+    from benchmarks.paper.runner import read
+    from benchmarks.stamp import RESULTS
+
+    law = fitted_law(read(RESULTS / "calibration-null.jsonl"))
+    assert json.loads(TABLE.read_text(encoding="utf-8")) == law
+
+
 def test_figures_are_those_of_the_results(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     from benchmarks import tables

@@ -133,7 +133,7 @@ def paper_sets() -> str:
                     if row["task"]["shape"] == shape and row["task"]["noise"] <= most
                 ]
                 for alpha in (ALPHA, 0.01):
-                    found = [first(row["result"][graph], alpha) == k for row in own]
+                    found = [calibrated_k(row["result"][graph], alpha) == k for row in own]
                     cells.append(share(found))
                 keys = [json.dumps(row["task"], sort_keys=True) for row in own]
                 cells.append(share([theirs[key][graph]["k"] == k for key in keys]))
@@ -143,7 +143,7 @@ def paper_sets() -> str:
     return table(head + [f"all: {name}" for name in names], lines)
 
 
-def first(log_p: list[float], alpha: float) -> int:
+def calibrated_k(log_p: list[float], alpha: float) -> int:
     """Decide by the calibrated p of k = 2, 3, ..."""
     return decide(range(2, len(log_p) + 2), log_p, alpha=alpha, selection="calibrated")
 

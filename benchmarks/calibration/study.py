@@ -33,7 +33,7 @@ __all__ = [
     "cost_tasks",
     "decision",
     "decision_tasks",
-    "null_table",
+    "fitted_law",
     "paper_k",
     "paper_tasks",
 ]
@@ -74,7 +74,7 @@ def border(task: dict[str, Any]) -> dict[str, Any]:
     return {"between": found.between, "within": found.within, "length": found.length}
 
 
-def null_table(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+def fitted_law(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
     """Fit the scale of z over the length: the least, rising, that no group of sets exceeds.
 
     A group is a family in one dimension and size. It exceeds the law if more than a share p of it
