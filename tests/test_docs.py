@@ -130,7 +130,8 @@ def test_figures_of_the_extension_are_those_of_the_results():
             assert f" {mean:.2f}" in text
 
 
-def test_the_law_of_nothing_is_that_of_the_results():
+def test_the_law_of_nothing_is_that_of_the_results(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     from benchmarks.calibration.__main__ import TABLE
     from benchmarks.calibration.study import fitted_law
     from benchmarks.paper.runner import read
