@@ -219,7 +219,7 @@ def _fit(options, warned):
         msg = "--image-shape is for the report; name it with --report"
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in _PARAMETERS}
-    X = _read(options, options.input)
+    X, names = _read(options, options.input)
     if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
         msg = f"--image-shape must have as many pixels as the rows have columns ({X.shape[1]})"
         raise ValueError(msg)
@@ -230,7 +230,6 @@ def _fit(options, warned):
             msg = f"{options.true_labels} must hold {X.shape[0]} labels, got {len(true_labels)}"
             raise ValueError(msg)
     model, seconds = _cluster(X, parameters, quiet=options.quiet)
-    names = _names(options, options.input)
     if names and parameters.get("affinity") != "precomputed":
         model.feature_names_in_ = np.array(names, dtype=object)
     rows = _path_rows(model, true_labels)
@@ -251,16 +250,11 @@ def _fit(options, warned):
 
 
 def _read(options, path):
-    from specialk_gpu.files import read_matrix
+    """Return the matrix in a file, and the names of its columns or None."""
+    from specialk_gpu.files import read_table
 
     header = {"yes": True, "no": False}.get(options.header)
-    return read_matrix(path, key=options.key, header=header)
-
-
-def _names(options, path):
-    from specialk_gpu.files import read_names
-
-    return read_names(path, header={"yes": True, "no": False}.get(options.header))
+    return read_table(path, key=options.key, header=header)
 
 
 def _predict(options, _warned):
@@ -272,9 +266,8 @@ def _predict(options, _warned):
 
     _check_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
-    X = _read(options, options.input)
+    X, given = _read(options, options.input)
     fitted = vars(model).pop("feature_names_in_", None)
-    given = _names(options, options.input)
     if fitted is not None and given and given != fitted.tolist():
         msg = f"the columns must be those of the fit, {', '.join(fitted)}, got {', '.join(given)}"
         raise ValueError(msg)
@@ -297,7 +290,7 @@ def _report(options, _warned):
         msg = "--key and --header say how to read --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    X = _read(options, options.input) if options.input else None
+    X = _read(options, options.input)[0] if options.input else None
     source = options.model.name
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 

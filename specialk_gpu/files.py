@@ -29,7 +29,7 @@ from scipy import sparse
 from specialk_gpu import text
 
 __all__ = ["LABEL_FORMATS", "MATRIX_FORMATS"]
-__all__ += ["read_idx", "read_labels", "read_matrix", "read_names", "write_labels"]
+__all__ += ["read_idx", "read_labels", "read_matrix", "read_table", "write_labels"]
 
 MATRIX_FORMATS = (".npy", ".npz", ".csv[.gz]", ".tsv[.gz]", ".parquet", ".mtx[.gz]")
 MATRIX_FORMATS += ("-idx3-ubyte[.gz]",)
@@ -76,37 +76,38 @@ def read_matrix(path, *, key=None, header=None):
         If the format is unknown, or the file is damaged, pickled, not numeric or not
         two-dimensional; for text the message names row and column.
     """
+    return read_table(path, key=key, header=header)[0]
+
+
+def read_table(path, *, key=None, header=None):
+    """Read a data matrix and the names of its columns.
+
+    Parameters
+    ----------
+    path, key, header
+        As in `read_matrix`.
+
+    Returns
+    -------
+    X
+        As from `read_matrix`.
+    names : list of str, or None
+        Of text with a header, and of ``.parquet``.
+
+    Raises
+    ------
+    FileNotFoundError, ImportError, ValueError
+        As in `read_matrix`.
+    """
     path = Path(path)
     with _named(path):
-        X = _read(path, key, header)
+        X, names = _read(path, key, header)
         if _kind(path) == "idx" and X.ndim > 1:
             X = X.reshape(len(X), math.prod(X.shape[1:]))
         if X.ndim != 2:
             msg = f"expected an array of shape (n_samples, n_features), got shape {X.shape}"
             raise ValueError(msg)
-        return X
-
-
-def read_names(path, *, header=None):
-    """Return the names of the columns of a text or parquet file, or None if it has none.
-
-    Parameters
-    ----------
-    path, header
-        As in `read_matrix`.
-
-    Returns
-    -------
-    list of str, or None
-    """
-    path = Path(path)
-    kind = _kind(path)
-    if kind not in ("csv", "tsv", "parquet"):
-        return None
-    with _named(path):
-        if kind == "parquet":
-            return list(_parquet(path))
-        return text.read_names(path, "," if kind == "csv" else "\t", header)
+        return X, names
 
 
 def read_labels(path, *, key=None, header=None):
@@ -130,7 +131,7 @@ def read_labels(path, *, key=None, header=None):
     """
     path = Path(path)
     with _named(path):
-        labels = _read(path, key, header)
+        labels, _ = _read(path, key, header)
         if sparse.issparse(labels) or labels.shape not in ((labels.size,), (labels.size, 1)):
             msg = f"expected labels of shape (n_samples,), got shape {labels.shape}"
             raise ValueError(msg)
@@ -228,6 +229,7 @@ def _read(path, key, header):
     if header is not None and kind not in ("csv", "tsv"):
         msg = f"header={header!r} is for .csv and .tsv files, and this is neither"
         raise ValueError(msg)
+    names = None
     match kind:
         case "npy":
             with path.open("rb") as stream:
@@ -235,9 +237,10 @@ def _read(path, key, header):
         case "npz":
             X = _npz(path, key)
         case "csv" | "tsv":
-            X = text.read_delimited(path, "," if kind == "csv" else "\t", header)
+            X, names = text.read_delimited(path, "," if kind == "csv" else "\t", header)
         case "parquet":
-            X = np.column_stack(list(_parquet(path).values()))
+            columns = _parquet(path)
+            X, names = np.column_stack(list(columns.values())), list(columns)
         case "mtx":
             X = text.read_matrix_market(path)
         case "idx":
@@ -248,7 +251,7 @@ def _read(path, key, header):
     if X.dtype.kind not in "buif":
         msg = f"expected real numbers, got dtype {X.dtype}"
         raise ValueError(msg)
-    return X
+    return X, names
 
 
 def _npy(stream):

@@ -9,7 +9,7 @@ import warnings
 import numpy as np
 from scipy import sparse
 
-__all__ = ["read_delimited", "read_matrix_market", "read_names"]
+__all__ = ["read_delimited", "read_matrix_market"]
 
 
 def read_delimited(path, delimiter, header=None):
@@ -26,15 +26,20 @@ def read_delimited(path, delimiter, header=None):
 
     Returns
     -------
-    ndarray of shape (n_rows, n_columns), float64
+    X : ndarray of shape (n_rows, n_columns), float64
         The numbers.
+    names : list of str, or None
+        What the first row holds, if that is names.
 
     Raises
     ------
     ValueError
         If a row is too long or too short, or a cell is no number.
     """
-    line, cells, header = _first_row(path, delimiter, header)
+    with _open_text(path) as stream:
+        line, cells = next(_rows(stream, delimiter), (0, []))
+    if header is None:
+        header = _is_header(cells)
     skipped = line if header else 0
     with _open_text(path) as stream:
         body = itertools.islice(stream, skipped, None)
@@ -44,25 +49,12 @@ def read_delimited(path, delimiter, header=None):
             message = str(error)
         else:
             if len(X) and X.shape[1] == len(cells):
-                return X
+                return X, cells if header else None
             message = "it holds no data"
     names = cells if header else range(1, len(cells) + 1)
     with _open_text(path) as stream:
         problem = _first_problem(_rows(stream, delimiter), names, skipped)
     raise ValueError(problem or message)
-
-
-def read_names(path, delimiter, header=None):
-    """Return the names in the first row of a delimited table, or None if it holds none."""
-    _, cells, header = _first_row(path, delimiter, header)
-    return cells if header and cells else None
-
-
-def _first_row(path, delimiter, header):
-    """Return the number of the first row, its cells, and whether these are names."""
-    with _open_text(path) as stream:
-        line, cells = next(_rows(stream, delimiter), (0, []))
-    return line, cells, _is_header(cells) if header is None else header
 
 
 def _numbers(lines, **options):
