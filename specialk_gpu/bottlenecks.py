@@ -327,24 +327,27 @@ def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[
 
 def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
     """Return the heaviest cut of the largest component of rows, by its second eigenvector."""
+    key = int(rows[0]), int(rows.size), int(rows.sum())
+    if key not in graph.widths:
+        graph.widths[key] = _heaviest_cut(bk, graph.S[rows][:, rows])
+    return graph.widths[key]
+
+
+def _heaviest_cut(bk: ModuleType, A: Any) -> float:
+    """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
     xp = bk.xp
-    A = graph.S[rows][:, rows]
     count, component = bk.connected_components(A)
     if count > 1:
-        largest = xp.bincount(component).argmax()
-        own = xp.flatnonzero(component == largest)
-        rows, A = rows[own], A[own][:, own]
-    size = int(rows.size)
+        own = xp.flatnonzero(component == xp.bincount(component).argmax())
+        A = A[own][:, own]
+    size = A.shape[0]
     if size < 3:
         return 0.0
-    key = int(rows[0]), size, int(rows.sum())
-    if key not in graph.widths:
-        lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
-        vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
-        f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
-        row = rows_of_entries(A, "similarities")
-        once = row < A.indices
-        edges = [row[once], A.indices[once], A.data[once]]
-        cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
-        graph.widths[key] = float(cuts.max())
-    return graph.widths[key]
+    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
+    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
+    f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
+    row = rows_of_entries(A, "similarities")
+    once = row < A.indices
+    edges = [row[once], A.indices[once], A.data[once]]
+    cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
+    return float(cuts.max())
