@@ -93,8 +93,10 @@ def in_kind_of(X: Any) -> Callable[[Any], Any]:
     if not is_device_array(X):
         return on_host
     library = type(X).__module__.partition(".")[0]
+    if library in ("cupy", "cupyx"):
+        return lambda result: result
     namespace = getattr(X, "__array_namespace__", lambda: sys.modules[library])()
-    if library in ("cupy", "cupyx") or not hasattr(namespace, "from_dlpack"):
+    if not hasattr(namespace, "from_dlpack"):
         return lambda result: result
     return lambda result: namespace.from_dlpack(result) if hasattr(result, "__dlpack__") else result
 

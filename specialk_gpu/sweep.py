@@ -283,14 +283,7 @@ def sweep(
         _warn_if_untried(graph.S)
     powerless = graph is None and attainable_log_p(m, n) > log_alpha
     if powerless and first < last:
-        warnings.warn(
-            f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: "
-            f"two perfectly separated clusters, each with its share of the columns, would reach "
-            f"log10 p = {attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not "
-            "enough evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
-            PowerWarning,
-            stacklevel=3,
-        )
+        _warn_of_no_power(m, n, alpha)
     to_the_end = full_path or selection == "watershed"
     window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
@@ -321,6 +314,18 @@ def sweep(
         if n_found < k or not (accepted or to_the_end):
             break  # what was tried beyond is thrown away
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
+
+
+def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
+    """Say that no split can be accepted, and what would help."""
+    warnings.warn(
+        f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: "
+        f"two perfectly separated clusters, each with its share of the columns, would reach "
+        f"log10 p = {attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not "
+        "enough evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
+        PowerWarning,
+        stacklevel=4,
+    )
 
 
 def _warn_if_untried(S: Any) -> None:
@@ -487,10 +492,8 @@ def _conclude(
     timings: dict[str, float],
 ) -> Sweep:
     """Decide, and say so where the limit on k was what ended the search."""
-    log_p = [
-        -math.inf,
-        *(step.decisive_log_p for step in steps[1:]),
-    ]  # the first is taken to be right
+    log_p = [-math.inf]  # the first is taken to be right
+    log_p += [step.decisive_log_p for step in steps[1:]]
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, selection=selection)
     step = next(step for step in steps if step.k == chosen)
     limit_reached = n_clusters is None and chosen == max_clusters and len(steps) > 1
