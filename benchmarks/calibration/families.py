@@ -108,11 +108,15 @@ CHECKED = ("ball", "torus", "Student t", "thick curve", "spiral")
 HARD = ("cross", "hexagon with a hole", "beta(0.5, 0.5)", "Swiss roll")  # thin of themselves
 
 
-def _mixture(rng: np.random.Generator, m: int, k: int, d: int, apart: float) -> np.ndarray:
+def _mixture(k: int, d: int, apart: float) -> Callable[[np.random.Generator, int], np.ndarray]:
     """Draw from k round Gaussians, the two nearest centres `apart` deviations apart."""
-    centers = rng.standard_normal((k, d))
-    centers *= apart / pdist(centers).min()
-    return centers[rng.integers(k, size=m)] + rng.standard_normal((m, d))
+
+    def draw(rng: np.random.Generator, m: int) -> np.ndarray:
+        centers = rng.standard_normal((k, d))
+        centers *= apart / pdist(centers).min()
+        return centers[rng.integers(k, size=m)] + rng.standard_normal((m, d))
+
+    return draw
 
 
 def _unequal(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
@@ -168,18 +172,8 @@ def _whole(load: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Callable[..., 
 # half it is in.
 CLUSTERED = {
     "blobs, noise 0.1": (_shape("blobs", 0.1), (3,), 1500, "developed"),
-    "5 Gaussians in 10 dimensions, 6 apart": (
-        lambda rng, m: _mixture(rng, m, 5, 10, 6.0),
-        (5,),
-        1500,
-        "developed",
-    ),
-    "5 Gaussians in 10 dimensions, 4 apart": (
-        lambda rng, m: _mixture(rng, m, 5, 10, 4.0),
-        (5,),
-        1500,
-        "developed",
-    ),
+    "5 Gaussians in 10 dimensions, 6 apart": (_mixture(5, 10, 6.0), (5,), 1500, "developed"),
+    "5 Gaussians in 10 dimensions, 4 apart": (_mixture(5, 10, 4.0), (5,), 1500, "developed"),
     "sizes 1:50 in 5 dimensions": (lambda rng, m: _unequal(rng, m, 5), (2,), 2000, "developed"),
     "iris": (_whole(datasets.load_iris), (2, 3), 0, "developed"),
     "breast cancer": (_whole(datasets.load_breast_cancer), (2,), 0, "developed"),
@@ -188,18 +182,8 @@ CLUSTERED = {
     "moons, noise 0.1": (_shape("moons", 0.1), (2,), 1500, "developed"),
     "circles, noise 0.05": (_shape("circles", 0.05), (2,), 1500, "checked"),
     "circles, noise 0.1": (_shape("circles", 0.1), (2,), 1500, "developed"),
-    "8 Gaussians in the plane, 6 apart": (
-        lambda rng, m: _mixture(rng, m, 8, 2, 6.0),
-        (8,),
-        1500,
-        "checked",
-    ),
-    "3 Gaussians in 30 dimensions, 6 apart": (
-        lambda rng, m: _mixture(rng, m, 3, 30, 6.0),
-        (3,),
-        1000,
-        "checked",
-    ),
+    "8 Gaussians in the plane, 6 apart": (_mixture(8, 2, 6.0), (8,), 1500, "checked"),
+    "3 Gaussians in 30 dimensions, 6 apart": (_mixture(3, 30, 6.0), (3,), 1000, "checked"),
     "three rings, noise 0.07": (_rings, (3,), 1500, "checked"),
     "6 Student t in 5 dimensions, 8 apart": (_heavy, (6,), 1500, "checked"),
     "three densities": (_densities, (3,), 1500, "checked"),
