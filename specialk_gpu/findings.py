@@ -127,8 +127,7 @@ def verdict(model: Any) -> tuple[str, str]:
             "eigenvectors for this alpha. This is no evidence for one cluster."
         )
     log_alpha, own, beyond = math.log(given.alpha), path.get(k), path.get(k + 1)
-    calibrated, parts = given.selection == "calibrated", []
-    measure = "calibrated p" if calibrated else "bound"
+    measure, parts = _measure(given), []
     if own is not None and own.pair is not None:
         parts.append(
             f"Of {k} clusters, the two that are most alike have a {measure} of "
@@ -145,7 +144,7 @@ def verdict(model: Any) -> tuple[str, str]:
         sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
         return ("clear" if sure else "close"), " ".join(parts)
     near = [i for i in near_level(model) if i <= k + 1]
-    other = k if calibrated else watershed(model)
+    other = k if given.selection == "calibrated" else watershed(model)
     if not near:
         parts.append(f"No {measure} up to there is near alpha.")
     elif near[-1] >= k:
@@ -158,6 +157,11 @@ def verdict(model: Any) -> tuple[str, str]:
     if other != k:
         parts.append(f"But certainty drops most after k = {other}.")
     return ("close" if near or other != k else "clear"), " ".join(parts)
+
+
+def _measure(given: Any) -> str:
+    """Name what the decision was made by."""
+    return "calibrated p" if given.selection == "calibrated" else "bound"
 
 
 def _listed(ks: list[int]) -> str:
@@ -205,9 +209,8 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     if near := near_level(model):
         out.append(
             (
-                f"The {'calibrated p' if given.selection == 'calibrated' else 'bound'} at "
-                f"k = {_listed(near)} is within a factor of 10 of alpha.",
-                SETTLE["calibrated" if given.selection == "calibrated" else "bound"],
+                f"The {_measure(given)} at k = {_listed(near)} is within a factor of 10 of alpha.",
+                SETTLE[_measure(given)],
             )
         )
     out += _doubts_of_the_graph(model)
@@ -237,7 +240,7 @@ def doubts(model: Any) -> list[tuple[str, str]]:
 SETTLE = {
     "bound": "Raise n_components for finer splits, lower it for coarser ones, and see whether k "
     "stays.",
-    "calibrated": "Take another alpha or n_neighbors, and see whether k stays.",
+    "calibrated p": "Take another alpha or n_neighbors, and see whether k stays.",
 }
 ISOLATED = {
     "nearest_neighbors": "They are copies of each other.",
