@@ -70,6 +70,14 @@ def test_links_lead_somewhere(page):
         assert not anchor or anchor in anchors(there), target
 
 
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_fenced_in_has_an_end(page):
+    marks = [line for line in (ROOT / page).read_text("utf-8").splitlines() if "```" in line]
+    assert all(line.startswith("```") for line in marks)
+    assert all(line == "```" for line in marks[1::2])
+    assert len(marks) % 2 == 0
+
+
 # -- code and figures -----------------------------------------------------------------------------
 
 
