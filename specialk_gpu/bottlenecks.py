@@ -16,33 +16,50 @@ enough rows.
 How large z is where there is nothing to find has been tried (benchmarks/calibration): it follows
 a half-normal law, or one below it, whose scale depends on the length of the two clusters together,
 counted in sections: their rows by `within`. A ball of high dimension is short, and has z near 0; a
-thread is long, and a split may take the thinnest of its many sections.
+thread is long, and a split may take the thinnest of its many sections. There are two such laws in
+null.json: for rows, and, wider, for graphs alone.
+
+Cuts of a few rows say little in the graph of 10 neighbours. There that of 30 decides, if the rows
+are known: cuts weigh up to three times as much in it, and are fewer. A cut that weighs more than
+that has edges which leap from one part of a set to another, as between the turns of a roll, and
+then the first graph decides. That no edge of 30 neighbours joins a piece to the rest is evidence by
+itself: along a line, a gap is wider than the r spacings before it with probability 2^-r, in more
+dimensions more seldom, and there are m gaps.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from functools import cache
+from functools import cache, cached_property
 from importlib.resources import files
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import log_ndtr
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.chebyshev import product
-from specialk_gpu.eigen import eigenpairs
-from specialk_gpu.graph import normalised, rows_of_entries
+from specialk_gpu.duplicates import duplicate_groups
+from specialk_gpu.graph import normalised, symmetric_graph
+from specialk_gpu.neighbors import nearest_neighbors
+from specialk_gpu.sections import Graph, prepare, sections_of
 
-__all__ = ["Bottleneck", "Graph", "log_p_of", "null_table", "prepare", "profile", "widest", "z_of"]
+__all__ = [
+    "Bottleneck",
+    "Bottlenecks",
+    "borders",
+    "leaps",
+    "log_p_of",
+    "log_p_of_gap",
+    "null_law",
+    "z_of",
+]
 
-N_STEPS = 10  # of the walker, each of which stays with probability one half
-CERTAIN = 1e-4  # chance of the other cluster from which f tells an order of rows
 ROUGH = 0.7  # weight of a smooth cut by that of a rough one
-APART = 0.01  # weight of a cut from which two pieces are joined, as far as a walker can see
-PIECE = 0.1  # of a cluster: components that are smaller are no pieces of their own
+NEAR, WIDE = 10, 30  # neighbours of a row in the first graph looked at, and in the second
+LEAST_ROWS = 3 * WIDE  # of the second: below, most rows are neighbours of most
+THIN = 15  # weight of a cut, below which it says little
+SURE = math.log(1e-4)  # of a log p, by the wider law, that needs no second look
 
 
 class Bottleneck(NamedTuple):
@@ -55,10 +72,11 @@ class Bottleneck(NamedTuple):
     pair : tuple of two int
         The labels on its two sides.
     between, within : float
-        Weights of the cut at the border, where the walker sees it, or that of the labels if that is
-        lighter; and of the lighter of the heaviest cuts on both sides.
+        Weights of the cut at the border, where the walker sees it, but at least half and at most
+        the whole of what joins the labels; and of the lighter of the heaviest cuts on both sides.
     length : float
-        Rows of the two sides together by `within`; of all rows for what no edge joins to others.
+        Rows of the two sides together by `within`; for what no edge joins to others, those of its
+        cluster and of the largest other one.
     """
 
     log_p: float
@@ -68,53 +86,87 @@ class Bottleneck(NamedTuple):
     length: float
 
 
-class Graph(NamedTuple):
-    """A graph, ready to be cut.
+class Bottlenecks:
+    """The graphs of a set of rows, in which to look for bottlenecks between clusters.
+
+    Parameters
+    ----------
+    W : csr_matrix of shape (m, m)
+        Symmetric similarities, trusted; `specialk_gpu.affinity_matrix` checks them.
+    X : float array of shape (m, d), optional
+        The rows, of which W is the graph of 10 neighbours, and that of 30 is made if it is needed.
 
     Attributes
     ----------
-    S : csr_matrix of shape (m, m)
-        Divided by the roots of the degrees.
-    step : float64 array of shape (m, 1)
-        Half the inverse of the sums of its rows.
-    row, column, weight : arrays of shape (e,)
-        Its edges, each once.
-    widths : dict
-        What `widest` has found out of parts of it, by first row, number and sum of the rows.
+    near : Graph
+        Of W.
     """
 
-    S: Any
-    step: Any
-    row: Any
-    column: Any
-    weight: Any
-    widths: dict[tuple[int, int, int], float]
+    def __init__(self, W: Any, X: Any = None) -> None:
+        self.near = prepare(W)
+        self._X = X
+
+    @cached_property
+    def wide(self) -> Graph | None:
+        """The graph of 30 neighbours, where the rows are known, and enough."""
+        if self._X is None or self._X.shape[0] < LEAST_ROWS:
+            return None
+        bk, indices = backend_of(self._X), nearest_neighbors(self._X, WIDE).indices
+        W = normalised(symmetric_graph(bk, indices, None))
+        return prepare(W, _n_distinct(bk.xp, indices, duplicate_groups(self._X)))
+
+    def widest(self, labels: Any, k: int) -> Bottleneck:
+        """Find the border that is least of a bottleneck.
+
+        Parameters
+        ----------
+        labels : int32 array of shape (m,)
+            In 0, ..., k - 1, k at least 2.
+        k : int
+
+        Returns
+        -------
+        Bottleneck
+        """
+        found = borders(labels, k, self.near, "graph")
+        if self._X is not None:
+            found = self._looked_at_again(labels, k, found)
+        worst = max(found)
+        a, b = worst.pair
+        return worst._replace(pair=(a, b) if a < b else (0, a or 1))
+
+    def _looked_at_again(self, labels: Any, k: int, found: list[Bottleneck]) -> list[Bottleneck]:
+        """Judge borders by the law of rows, those of thin cuts in the wide graph."""
+        sure = {one for one in found if one.within < THIN and one.log_p <= SURE}
+        thin = {one.pair for one in found if one.within < THIN and one not in sure}
+        certain = any(one.log_p == 0 and one.within >= THIN for one in found)
+        again = []
+        if thin and not certain and self.wide is not None:
+            again = borders(labels, k, self.wide, "rows", thin)
+        return [one if one in sure else _by_rows(one, again) for one in found]
 
 
-def prepare(W: Any) -> Graph:
-    """Prepare a symmetric csr_matrix (m, m) of similarities; those of a row to itself do not count.
+def _by_rows(one: Bottleneck, again: list[Bottleneck]) -> Bottleneck:
+    """Judge a border by the law of rows: as the wide graph has it, if that is the same place."""
+    if one.within < THIN:
+        a, b = one.pair
+        same = [other for other in again if other.pair == (a, b) or (a == b and a in other.pair)]
+        other = max(same, default=None)
+        if other and not leaps(one.within, other.within):
+            return other
+    return one._replace(log_p=log_p_of(one.between, one.within, one.length, "rows"))
 
-    W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
-    """
-    bk = backend_of(W)
-    xp = bk.xp
-    W = W.astype(np.float64, copy=True)
-    row = rows_of_entries(W, "similarities")
-    if bool((row == W.indices).any()):
-        other = row != W.indices
-        content = W.data[other], (row[other], W.indices[other])
-        W = bk.sparse.csr_matrix(content, shape=W.shape)
-        row = row[other]
-    S = normalised(W)
-    degree = xp.bincount(row, S.data, minlength=S.shape[0])
-    step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
-    once = row < S.indices
-    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once], {})
+
+def leaps(near: float, wide: float) -> bool:
+    """Say whether a cut in the wide graph weighs more than its length explains, and a row."""
+    return wide > WIDE / NEAR * (near + 1)
 
 
 @on_its_device
-def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
-    """Find the border that is least of a bottleneck.
+def borders(
+    labels: Any, k: int, graph: Graph, law: str, wanted: set[tuple[int, int]] | None = None
+) -> list[Bottleneck]:
+    """Measure the borders of a clustering in one graph.
 
     Parameters
     ----------
@@ -122,10 +174,15 @@ def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
         In 0, ..., k - 1, k at least 2.
     k : int
     graph : Graph
+    law : {"graph", "rows"}
+    wanted : set of pairs of labels, optional
+        Only these; (a, a) stands for all borders of a.
 
     Returns
     -------
-    Bottleneck
+    list of Bottleneck
+        Of what no edge joins to others the pair is twice its label. These are missing where
+        another border is heavy, and no bottleneck at all.
 
     Notes
     -----
@@ -133,66 +190,49 @@ def widest(labels: Any, k: int, graph: Graph) -> Bottleneck:
     would count all its borders as one. What no edge joins to the rest, or none that a walker would
     take, has no border; it is compared with its own heaviest cut along its second eigenvector.
     """
-    sections, owner = _sections(graph, labels, k)
-    found = {}
-    for pair in sections.touching():
-        between, within, size = sections.measure(*pair)
-        found[pair] = _bottleneck(owner, pair, between, within, size)
-    if any(one.log_p == 0 for one in found.values()):
-        return max(found.values())  # none can be less of a bottleneck
-    for i in set(range(owner.size)) - {piece for pair in found for piece in pair}:
-        within = _own_width(backend_of(labels), graph, sections.rows(i))
-        found[i, i] = _bottleneck(owner, (i, i), 0.0, within, labels.size)
-    return max(found.values())
-
-
-@on_its_device
-def profile(labels: Any, k: int, graph: Graph, pair: tuple[int, int]) -> tuple[Any, Any]:
-    """Return the cuts from within one cluster to within another, to be drawn.
-
-    Parameters
-    ----------
-    labels, k, graph
-        See `widest`.
-    pair : tuple of two int
-        Pieces, which are the labels where no cluster falls apart.
-
-    Returns
-    -------
-    position : int64 array of shape (c,)
-        Rows before the cut, less those of the first piece: 0 is the border.
-    weight : float64 array of shape (c,)
-    """
-    sections, _ = _sections(graph, labels, k)
-    cuts, known = sections.cuts(*pair)
-    at = backend_of(labels).xp.flatnonzero(known)
-    return at + 1 - sections.rows(pair[0]).size, cuts[at]
-
-
-def _sections(graph: Graph, labels: Any, k: int) -> tuple[_Sections, np.ndarray]:
-    """Return what can be cut, and the label that owns each piece."""
-    bk = backend_of(labels)
-    piece, owner = _pieces(bk, graph, labels, k)
-    F = _walked(bk, graph, piece, owner.size)
-    return _Sections(bk, graph, _with_strays(bk, piece, F), F), owner
+    sections, owner = sections_of(graph, labels, k)
+    found, joined = [], set()
+    for i, j in sections.touching():
+        joined |= {i, j}
+        a, b = sorted((int(owner[i]), int(owner[j])))
+        if wanted is None or wanted & {(a, b), (a, a), (b, b)}:
+            between, within, size = sections.measure(i, j)
+            found.append(_bottleneck((a, b), between, within, size, law))
+    if wanted is None and any(one.log_p == 0 and one.within >= THIN for one in found):
+        return found
+    rows = np.bincount(owner, np.diff(sections.ends), minlength=k)  # of each label
+    for i in sorted(set(range(owner.size)) - joined):
+        a = int(owner[i])
+        if wanted is None or any(a in pair for pair in wanted):
+            size = rows[a] + np.delete(rows, a).max()
+            one = _bottleneck((a, a), 0.0, sections.own_width(i), size, law)
+            log_p = min(one.log_p, log_p_of_gap(labels.size, sections.gap(i)))
+            found.append(one._replace(log_p=log_p))
+    return found
 
 
 def _bottleneck(
-    owner: np.ndarray, pieces: tuple[int, int], between: float, within: float, size: int
+    pair: tuple[int, int], between: float, within: float, size: int, law: str
 ) -> Bottleneck:
     length = float(size) / max(within, 1e-300)
-    a, b = sorted(owner[list(pieces)].tolist())
-    pair = (a, b) if a < b else (0, a or 1)  # of what no edge joins to the rest
-    return Bottleneck(log_p_of(between, within, length), pair, between, within, length)
+    return Bottleneck(log_p_of(between, within, length, law), pair, between, within, length)
 
 
-def log_p_of(between: float, within: float, length: float) -> float:
+def log_p_of(between: float, within: float, length: float, law: str) -> float:
     """Return the logarithm of the probability of such a bottleneck where there is none."""
     if within <= 0:
         return 0.0
-    lengths, scales = null_table()
+    lengths, scales = null_law(law)
     scale = float(np.interp(math.log(length), np.log(lengths), scales))
     return min(0.0, math.log(2) + float(log_ndtr(-z_of(between, within) / scale)))
+
+
+def log_p_of_gap(n_rows: int, n_nearer: int) -> float:
+    """Return the logarithm of the probability of a gap, with so many rows nearer than its far side.
+
+    An upper bound: along a line that of one gap is 2^-r, and there is one after each row.
+    """
+    return min(0.0, math.log(n_rows) - n_nearer * math.log(2))
 
 
 def z_of(between: float, within: float) -> float:
@@ -200,154 +240,17 @@ def z_of(between: float, within: float) -> float:
     return max(0.0, 2 * (math.sqrt(ROUGH * within) - math.sqrt(max(between, 0.0))))
 
 
+def _n_distinct(xp: Any, indices: Any, groups: tuple[Any, Any] | None) -> Any:
+    """Count the distinct rows among the neighbours (m, r) of each row; groups are of equal rows."""
+    m, r = indices.shape
+    if groups is None:
+        return xp.full(m, r)
+    group = xp.sort(groups[1][indices], axis=1)
+    return 1 + (group[:, 1:] > group[:, :-1]).sum(axis=1)
+
+
 @cache
-def null_table() -> tuple[np.ndarray, np.ndarray]:
+def null_law(law: str) -> tuple[np.ndarray, np.ndarray]:
     """Return lengths in sections, and the scale of z at each where there is nothing to find."""
-    table = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
-    return np.array(table["length"], dtype=np.float64), np.array(table["scale"])
-
-
-# Pieces and edges -----------------------------------------------------------------------------
-
-
-def _pieces(bk: ModuleType, graph: Graph, labels: Any, k: int) -> tuple[Any, np.ndarray]:
-    """Return the piece of each row (m,), and the label that owns each piece, on the host.
-
-    A piece is a component of a cluster that holds a tenth of it. What is smaller has strayed, and
-    belongs to the piece around it; it is marked by -1 - the largest piece of its label.
-    """
-    xp, m = bk.xp, labels.size
-    inside = labels[graph.row] == labels[graph.column]
-    row, column = graph.row[inside], graph.column[inside]
-    ends = xp.concatenate([row, column]), xp.concatenate([column, row])
-    G = bk.sparse.csr_matrix((xp.ones(2 * row.size), ends), shape=(m, m))
-    count, component = bk.connected_components(G)
-    if count == k:
-        return labels, np.arange(k)
-    sizes = bk.to_numpy(xp.bincount(component, minlength=count))
-    owner = bk.to_numpy(labels[xp.unique(component, return_index=True)[1]])
-    piece, owners = np.empty(count, dtype=np.int32), []
-    for label in range(k):
-        own = np.flatnonzero(owner == label)
-        own = own[np.argsort(-sizes[own], kind="stable")]
-        n_pieces = max(1, int((sizes[own] >= max(2, PIECE * sizes[own].sum())).sum()))
-        piece[own] = -1 - len(owners)  # a stray, and where it goes if nowhere else
-        piece[own[:n_pieces]] = len(owners) + np.arange(n_pieces)
-        owners += [label] * n_pieces
-    return bk.asarray(piece)[component], np.array(owners)
-
-
-def _walked(bk: ModuleType, graph: Graph, piece: Any, k: int) -> Any:
-    """Return the probability (m, k) that a walk from each row ends in each piece."""
-    F = (piece[:, None] == bk.xp.arange(k)).astype(np.float64)
-    for _ in range(N_STEPS):
-        F = 0.5 * F + graph.step * product(bk, graph.S, F)
-    return F
-
-
-def _with_strays(bk: ModuleType, piece: Any, F: Any) -> Any:
-    """Return the pieces (m,), strays in the one around them; mend F, in place, for the lost."""
-    stray = bk.xp.flatnonzero(piece < 0)
-    if not stray.size:
-        return piece
-    piece, near = piece.copy(), F[stray]
-    lost = bk.xp.flatnonzero(~near.any(axis=1))
-    near[lost, -1 - piece[stray[lost]]] = 1
-    piece[stray], F[stray] = near.argmax(axis=1), near
-    return piece
-
-
-class _Sections:
-    """The rows and edges of a graph, sorted by pieces, and the cuts through pairs of pieces."""
-
-    def __init__(self, bk: ModuleType, graph: Graph, piece: Any, F: Any) -> None:
-        xp, k = bk.xp, F.shape[1]
-        self.bk, self.k, self.F = bk, k, F
-        self.order = xp.argsort(piece, kind="stable")
-        ends = xp.searchsorted(piece[self.order], xp.arange(k + 1, dtype=piece.dtype))
-        a, b = piece[graph.row], piece[graph.column]
-        key = xp.minimum(a, b).astype(np.int64) * k + xp.maximum(a, b)
-        by_key = xp.argsort(key, kind="stable")
-        self.edges = [x[by_key] for x in (graph.row, graph.column, graph.weight)]
-        self.bounds = bk.to_numpy(xp.searchsorted(key[by_key], xp.arange(k * k + 1)))
-        self.ends = bk.to_numpy(ends)
-        self.place = xp.empty(piece.size, dtype=np.int64)
-
-    def rows(self, i: int) -> Any:
-        """Return the rows of a piece."""
-        return self.order[self.ends[i] : self.ends[i + 1]]
-
-    def _between(self, i: int, j: int) -> slice:
-        """Return where the edges between two pieces i <= j are."""
-        return slice(*self.bounds[i * self.k + j : i * self.k + j + 2])
-
-    def touching(self) -> list[tuple[int, int]]:
-        """List the pairs of pieces that are joined."""
-        joined = []
-        for key in np.flatnonzero(np.diff(self.bounds)).tolist():
-            i, j = divmod(key, self.k)
-            if i < j and float(self.edges[2][self._between(i, j)].sum()) > APART:
-                joined.append((i, j))
-        return joined
-
-    def cuts(self, i: int, j: int) -> tuple[Any, Any]:
-        """Return the cuts through two pieces in the order of f, and where f says."""
-        rows = self.bk.xp.concatenate([self.rows(i), self.rows(j)])
-        own, other = self.F[rows, i], self.F[rows, j]  # not both 0: in one of them, or reached
-        parts = [self._between(i, i), self._between(i, j), self._between(j, j)]
-        edges = [self.bk.xp.concatenate([x[part] for part in parts]) for x in self.edges]
-        return _profile(self.bk.xp, other / (own + other), rows, edges, self.place)
-
-    def measure(self, i: int, j: int) -> tuple[float, float, int]:
-        """Return the cut between two pieces, the lighter of the heaviest within, and their rows."""
-        xp = self.bk.xp
-        cuts, known = self.cuts(i, j)
-        cuts = xp.where(known, cuts, 0)
-        border = int(self.ends[i + 1] - self.ends[i]) - 1
-        whole = self.edges[2][self._between(i, j)].sum()
-        weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border], whole])
-        left, right, level, whole = self.bk.to_numpy(weights).tolist()
-        return (min(level, whole) if level > 0 else whole), min(left, right), int(cuts.size) + 1
-
-
-def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[Any, Any]:
-    """Return the weight of the cut after each row but the last in the order of f, and where f says.
-
-    `edges` are rows, columns and weights; `place` is work space (m,).
-    """
-    order = xp.argsort(f, kind="stable")
-    place[rows[order]] = xp.arange(rows.size)
-    p, q, weight = place[edges[0]], place[edges[1]], edges[2]
-    opened = xp.bincount(xp.minimum(p, q), weight, minlength=rows.size)
-    closed = xp.bincount(xp.maximum(p, q), weight, minlength=rows.size)
-    f = f[order]
-    known = (f[1:] > f[:-1]) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
-    return xp.cumsum(opened - closed)[:-1], known
-
-
-def _own_width(bk: ModuleType, graph: Graph, rows: Any) -> float:
-    """Return the heaviest cut of the largest component of rows, by its second eigenvector."""
-    key = int(rows[0]), int(rows.size), int(rows.sum())
-    if key not in graph.widths:
-        graph.widths[key] = _heaviest_cut(bk, graph.S[rows][:, rows])
-    return graph.widths[key]
-
-
-def _heaviest_cut(bk: ModuleType, A: Any) -> float:
-    """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
-    xp = bk.xp
-    count, component = bk.connected_components(A)
-    if count > 1:
-        own = xp.flatnonzero(component == xp.bincount(component).argmax())
-        A = A[own][:, own]
-    size = A.shape[0]
-    if size < 3:
-        return 0.0
-    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
-    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
-    f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
-    row = rows_of_entries(A, "similarities")
-    once = row < A.indices
-    edges = [row[once], A.indices[once], A.data[once]]
-    cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
-    return float(cuts.max())
+    laws = json.loads(files("specialk_gpu").joinpath("null.json").read_text(encoding="utf-8"))
+    return np.array(laws[law]["length"], dtype=np.float64), np.array(laws[law]["scale"])

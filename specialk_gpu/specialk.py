@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import __version__
 from specialk_gpu.backend import BACKENDS, get_backend
-from specialk_gpu.bottlenecks import prepare
+from specialk_gpu.bottlenecks import NEAR, WIDE, Bottlenecks
 from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.duplicates import without_copies
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
@@ -315,7 +315,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         with _memory_explained(bk, "sweep"):
             result = sweep(
                 D,
-                W=prepare(W) if self.selection == "calibrated" else None,
+                W=self._bottlenecks(X, W) if self.selection == "calibrated" else None,
                 alpha=self.alpha,
                 n_clusters=self.n_clusters,
                 min_clusters=self.min_clusters,
@@ -534,6 +534,16 @@ class SpecialK(ClusterMixin, BaseEstimator):
         if self.affinity == "nearest_neighbors":
             return knn_graph(X, n_neighbors, weights=self.weights), None
         return radius_graph(X, n_neighbors, coverage=self.coverage)
+
+    def _bottlenecks(self, X: Any, W: Any) -> Bottlenecks:
+        """Return where bottlenecks are looked for: the law of their p knows nearest neighbours."""
+        m = W.shape[0]
+        if self.affinity == "precomputed" or m == 1:
+            return Bottlenecks(W)
+        known = (self.affinity, self.weights) == ("nearest_neighbors", "connectivity")
+        if known and NEAR <= self.n_neighbors < WIDE:
+            return Bottlenecks(W, X)
+        return Bottlenecks(knn_graph(X, min(NEAR, m - 1)), X)
 
     def _eigenpairs(self, W: Any, rng: Any) -> Eigenpairs:
         """Compute the eigenpairs, and say what is noteworthy about the graph."""

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.bottlenecks import Graph, prepare, widest
+from specialk_gpu.bottlenecks import Bottlenecks
 from specialk_gpu.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.graph import affinity_matrix
 from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
@@ -228,7 +228,7 @@ def sweep(
         An embedding, or any data whose columns are comparable.
     W : sparse matrix of shape (m, m), optional
         The graph that was embedded: symmetric similarities, or what
-        ``specialk_gpu.bottlenecks.prepare`` made of them. selection="calibrated" needs it.
+        ``specialk_gpu.bottlenecks.Bottlenecks`` keeps of them. selection="calibrated" needs it.
     alpha : float
         Level of the test, in (0, 1).
     n_clusters : int, optional
@@ -279,8 +279,8 @@ def sweep(
     last = n_clusters or min(max_clusters, m)
     graph = None
     if selection == "calibrated":
-        graph = W if isinstance(W, Graph) else prepare(affinity_matrix(W))
-        _warn_if_untried(graph.S)
+        graph = W if isinstance(W, Bottlenecks) else Bottlenecks(affinity_matrix(W))
+        _warn_if_untried(graph.near.S)
     powerless = graph is None and attainable_log_p(m, n) > log_alpha
     if powerless and first < last:
         _warn_of_no_power(m, n, alpha)
@@ -349,7 +349,7 @@ def _calibrated(step: Step, n_found: int, graph: Any, timings: dict[str, float])
     if n_found < step.k:
         return step._replace(log_p_calibrated=0.0)
     clock = time.perf_counter()
-    found = widest(step.labels, step.k, graph)
+    found = graph.widest(step.labels, step.k)
     timings["bottlenecks"] = timings.get("bottlenecks", 0.0) + time.perf_counter() - clock
     log_p = min(0.0, found.log_p + math.log(step.k - 1))
     return step._replace(log_p_calibrated=log_p, pair=found.pair)
@@ -378,7 +378,7 @@ def _check_arguments(
     if selection not in SELECTIONS:
         msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
         raise ValueError(msg)
-    shape = np.shape(W.S if isinstance(W, Graph) else W)
+    shape = np.shape(W.near.S if isinstance(W, Bottlenecks) else W)
     if selection == "calibrated" and shape != (D.shape[0],) * 2:
         got = "none" if W is None else f"one of shape {shape}"
         msg = f"selection='calibrated' needs the graph W of the {D.shape[0]} rows of D, got {got}."

@@ -7,18 +7,21 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.stats import norm
-from sklearn.datasets import load_digits, make_blobs, make_moons
+from sklearn.datasets import load_digits, make_blobs, make_moons, make_swiss_roll
 
-from specialk_gpu import CalibrationWarning, SpecialK, knn_graph, sweep
+from specialk_gpu import CalibrationWarning, SpecialK, knn_graph, nearest_neighbors, sweep
 from specialk_gpu.bottlenecks import (
-    CERTAIN,
-    N_STEPS,
+    SURE,
+    THIN,
+    WIDE,
+    Bottlenecks,
+    borders,
+    leaps,
     log_p_of,
-    null_table,
-    prepare,
-    profile,
-    widest,
+    log_p_of_gap,
+    null_law,
 )
+from specialk_gpu.sections import CERTAIN, N_STEPS, prepare, profile
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
@@ -37,7 +40,7 @@ def graph_of(bk, W):
 
 
 def found(bk, W, labels, k):
-    return widest(bk.asarray(labels, dtype=np.int32), k, prepare(graph_of(bk, W)))
+    return Bottlenecks(graph_of(bk, W)).widest(bk.asarray(labels, dtype=np.int32), k)
 
 
 def dense_cuts(W, labels, i, j):
@@ -68,9 +71,10 @@ def test_cuts_are_their_definition(bk):
         within = min(cuts[: border + 1].max(), cuts[border:].max())
         between = S[np.ix_(i == BLOBS_Y, j == BLOBS_Y)].sum()
         if cuts[border] > 0:
-            between = min(between, cuts[border])
+            between = max(min(between, cuts[border]), between / 2)
         length = ((i == BLOBS_Y) | (j == BLOBS_Y)).sum() / within
-        expected.append((log_p_of(between, within, length), (i, j), between, within, length))
+        log_p = log_p_of(between, within, length, "graph")
+        expected.append((log_p, (i, j), between, within, length))
     result = found(bk, W, BLOBS_Y, 3)
     largest = max(expected)
     assert result.pair == largest[1]
@@ -99,7 +103,7 @@ def test_the_unit_of_the_similarities_does_not_matter(bk, factor):
 def test_the_graph_is_not_changed(bk):
     W = graph_of(bk, knn_graph(BLOBS))
     before = W.data.copy()
-    widest(bk.asarray(BLOBS_Y, dtype=np.int32), 3, prepare(W))
+    Bottlenecks(W).widest(bk.asarray(BLOBS_Y, dtype=np.int32), 3)
     assert bool((W.data == before).all())
 
 
@@ -191,27 +195,147 @@ def test_rows_without_edges_are_no_cluster(bk):
     assert found(bk, W, np.repeat([0, 1], [40, 20]), 2).log_p == 0
 
 
+def test_many_small_components_are_all_found(bk):
+    sizes = np.repeat(20, 20)
+    W = np.kron(np.eye(20), complete(20, 0)[:20, :20])
+    labels = np.repeat(np.arange(20), 20)
+    result = found(bk, W, labels, 20)
+    np.testing.assert_allclose(result.length, 2 * sizes[0] / result.within)  # not of all rows
+    assert result.log_p + math.log(19) < math.log(0.01)
+
+
+def test_labels_that_are_not_in_the_graph_are_no_clusters(bk):
+    rng = np.random.default_rng(0)
+    block = np.repeat([0, 1], 150)
+    W = np.triu(rng.random((300, 300)) < np.where(block[:, None] == block, 0.2, 0.01), 1)
+    W = (W + W.T).astype(float)
+    assert found(bk, W, block, 2).log_p < math.log(1e-4)
+    assert found(bk, W, rng.permutation(block), 2).log_p == 0
+
+
+# -- the second look ------------------------------------------------------------------------------
+
+
+def threads(m=1500, noise=0.0):
+    return make_moons(m, noise=noise, random_state=0)
+
+
+def test_the_wide_graph_decides_where_cuts_are_of_few_rows(bk):
+    X, y = threads(noise=0.03)
+    rows, labels = bk.asarray(X), bk.asarray(y, dtype=np.int32)
+    graphs = Bottlenecks(graph_of(bk, knn_graph(X)), rows)
+    near = max(borders(labels, 2, graphs.near, "graph"))
+    assert near.within < THIN
+    assert near.log_p > SURE
+    wide = max(borders(labels, 2, prepare(graph_of(bk, knn_graph(X, WIDE))), "rows"))
+    result = graphs.widest(labels, 2)
+    np.testing.assert_allclose(result[2:], wide[2:], rtol=1e-9)
+    assert result.between == 0
+    assert near.between == 0
+    assert result.log_p < near.log_p
+    # no edge of thirty neighbours: the chance of such a gap bounds it too
+    expected = min(wide.log_p, math.log(1500) - WIDE * math.log(2))
+    np.testing.assert_allclose(result.log_p, expected, rtol=1e-9)
+
+
+def test_the_wide_graph_is_not_made_where_cuts_are_of_many_rows(bk):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 8)), np.repeat([0, 1], 300).astype(np.int32)
+    X[300:, 0] += 8
+    graphs = Bottlenecks(graph_of(bk, knn_graph(X)), bk.asarray(X))
+    assert graphs.widest(bk.asarray(y), 2).log_p < SURE
+    assert graphs.widest(bk.asarray(rng.permutation(y)), 2).log_p == 0
+    assert "wide" not in vars(graphs)
+
+
+def test_edges_that_leap_do_not_count(bk):
+    X, position = make_swiss_roll(1000, random_state=4)
+    y = (position > np.median(position)).astype(np.int32)
+    rows, labels = bk.asarray(X), bk.asarray(y)
+    graphs = Bottlenecks(graph_of(bk, knn_graph(X)), rows)
+    near = max(borders(labels, 2, graphs.near, "rows"))
+    wide = max(borders(labels, 2, graphs.wide, "rows"))
+    assert near.within < THIN
+    assert leaps(near.within, wide.within)
+    assert graphs.widest(labels, 2) == near  # by the law of rows
+
+
+def test_long_threads_are_told_by_the_gap_alone():
+    X, y = threads(10_000)
+    graphs = Bottlenecks(knn_graph(X), X)
+    result = graphs.widest(y.astype(np.int32), 2)
+    assert result.log_p <= math.log(10_000) - WIDE * math.log(2) + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gaps_in_a_line_are_no_likelier_than_the_bound(seed):
+    """The chance that a thread falls apart with r neighbours is at most m 2^-r."""
+    m, r, n_sets = 60, 8, 200  # the bound is 0.23
+    rng, apart = np.random.default_rng(seed), 0
+    for _ in range(n_sets):
+        x = np.sort(rng.random(m))
+        before, after = np.full(m, np.inf), np.full(m, np.inf)  # to the r-th on each side
+        before[r:], after[:-r] = x[r:] - x[:-r], x[r:] - x[:-r]
+        gap = np.diff(x)
+        apart += bool(((gap > before[:-1]) & (gap > after[1:])).any())
+    expected = math.exp(log_p_of_gap(m, r))
+    assert apart / n_sets <= expected
+    assert log_p_of_gap(m, 0) == log_p_of_gap(m, 5) == 0
+
+
+def test_copies_are_no_evidence_of_a_gap(bk):
+    X = np.repeat(np.random.default_rng(0).random((100, 1)), 3, axis=0)
+    graphs = Bottlenecks(graph_of(bk, knn_graph(X)), bk.asarray(X))
+    indices = nearest_neighbors(X, WIDE).indices
+    expected = [np.unique(X[row]).size for row in indices]
+    np.testing.assert_array_equal(bk.to_numpy(graphs.wide.n_distinct), expected)
+    assert max(expected) < 12
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"affinity": "radius_neighbors"},
+        {"n_neighbors": 6},
+        {"n_neighbors": 40},
+        {"weights": "distance"},
+    ],
+)
+def test_p_is_that_of_nearest_neighbours_whatever_is_embedded(bk, settings):
+    model = calibrated(bk.asarray(BLOBS), bk.name, full_path=True, max_clusters=4, **settings)
+    graphs = Bottlenecks(graph_of(bk, knn_graph(BLOBS)), bk.asarray(BLOBS))
+    for step in model.path_[1:]:
+        expected = graphs.widest(step.labels, step.k).log_p + math.log(step.k - 1)
+        np.testing.assert_allclose(step.log_p_calibrated, min(0, expected), rtol=1e-6)
+
+
 # -- the law --------------------------------------------------------------------------------------
 
 
-def test_p_is_half_normal_in_the_difference_of_roots():
-    for length, scale in zip(*null_table(), strict=True):
+@pytest.mark.parametrize("law", ["graph", "rows"])
+def test_p_is_half_normal_in_the_difference_of_roots(law):
+    for length, scale in zip(*null_law(law), strict=True):
         for between, within in ((1, 4), (0, 9), (2.7, 4), (0, 1e4)):
             z = 2 * (math.sqrt(0.7 * within) - math.sqrt(between))
             expected = math.log(2) + norm.logsf(z / scale)
-            np.testing.assert_allclose(log_p_of(between, within, length), expected, rtol=1e-12)
+            np.testing.assert_allclose(log_p_of(between, within, length, law), expected, rtol=1e-12)
 
 
-def test_p_is_one_where_no_cut_is_heavier():
-    assert log_p_of(3.5, 5, 20) == log_p_of(6, 5, 20) == log_p_of(0, 0, 20) == 0
-    assert log_p_of(800, 1000, 20) == 0  # however many rows: that is roughness
+@pytest.mark.parametrize("law", ["graph", "rows"])
+def test_p_is_one_where_no_cut_is_heavier(law):
+    for between, within, length in ((3.5, 5, 20), (6, 5, 20), (0, 0, 20)):
+        assert log_p_of(between, within, length, law) == 0
+    assert log_p_of(800, 1000, 20, law) == 0  # however many rows: that is roughness
 
 
-def test_the_table_rises_with_the_length():
-    length, scale = null_table()
+def test_the_laws_rise_with_the_length_and_that_of_graphs_is_wider():
+    (length, scale), (same, wider) = null_law("rows"), null_law("graph")
     assert (np.diff(length) > 0).all()
     assert (np.diff(scale) >= 0).all()
+    assert (np.diff(wider) >= 0).all()
     assert scale.min() > 0
+    np.testing.assert_array_equal(length, same)
+    assert (wider >= scale).all()
 
 
 def test_structureless_sets_are_seldom_split():
@@ -252,19 +376,20 @@ def test_the_path_has_both(bk):
         assert own.decisive_log_p == own.log_p_calibrated <= 0
         assert other.decisive_log_p == other.log_p
         assert own.accepted == (own.log_p_calibrated <= math.log(0.01))
-        W = model.affinity_matrix_
-        expected = widest(own.labels, own.k, prepare(W)).log_p + math.log(own.k - 1)
+        graphs = Bottlenecks(model.affinity_matrix_, bk.asarray(BLOBS))
+        expected = graphs.widest(own.labels, own.k).log_p + math.log(own.k - 1)
         np.testing.assert_allclose(own.log_p_calibrated, min(0, expected), rtol=1e-6)
     assert "bottlenecks" in model.timings_
     assert "calibrated" in str(model.path_).splitlines()[0]
     assert model.path_.to_frame()["log_p_calibrated"].notna().tolist() == [False, True, True, True]
 
 
-def test_a_given_graph_gives_the_same_answer():
+def test_a_graph_alone_is_judged_by_its_own_law():
     W = knn_graph(BLOBS)
-    one, other = calibrated(BLOBS), calibrated(W, affinity="precomputed")
-    assert one.n_clusters_ == other.n_clusters_
-    np.testing.assert_array_equal(one.labels_, other.labels_)
+    model = calibrated(W, affinity="precomputed", full_path=True, max_clusters=4)
+    for step in model.path_[1:]:
+        expected = Bottlenecks(W).widest(step.labels, step.k).log_p + math.log(step.k - 1)
+        np.testing.assert_allclose(step.log_p_calibrated, min(0, expected), rtol=1e-6)
 
 
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
@@ -279,12 +404,15 @@ def test_copies_and_other_graphs_are_no_error(bk, affinity):
 @pytest.mark.parametrize(("m", "n_neighbors"), [(200, 5), (40, 12)])
 def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
     X = np.random.default_rng(0).normal(size=(m, 2))
-    model = SpecialK(selection="calibrated", backend="numpy", n_neighbors=n_neighbors)
+    W = knn_graph(X, n_neighbors)
+    model = SpecialK(selection="calibrated", backend="numpy", affinity="precomputed")
     with pytest.warns(CalibrationWarning, match=f"this one has {m} with"):
-        model.fit(X)
+        model.fit(W)
+    W = knn_graph(np.random.default_rng(0).normal(size=(200, 2)))
     with warnings.catch_warnings():
         warnings.simplefilter("error", CalibrationWarning)
-        model.set_params(n_neighbors=10).fit(np.random.default_rng(0).normal(size=(200, 2)))
+        model.fit(W)
+        model.set_params(affinity="nearest_neighbors", n_neighbors=5).fit(BLOBS)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from benchmarks.calibration.study import (
     cost_tasks,
     decision,
     decision_tasks,
-    fitted_law,
+    fitted_laws,
     paper_k,
     paper_tasks,
 )
@@ -50,7 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
     if given.part == "table":
-        content = fitted_law(read(given.results / "calibration-null.jsonl"))
+        content = fitted_laws(read(given.results / "calibration-null.jsonl"))
         TABLE.write_text(json.dumps(content) + "\n", encoding="utf-8")
         print(content)
         return

@@ -17,6 +17,7 @@ __all__ = [
     "CLUSTERED",
     "DEVELOPED",
     "HARD",
+    "SEEN",
     "STRUCTURELESS",
     "at_hand",
     "clustered",
@@ -87,6 +88,35 @@ def _roll(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
     return datasets.make_swiss_roll(m, random_state=int(rng.integers(2**31)))[0]
 
 
+def _triangle(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    X = rng.random((m, 2))
+    return np.where(X.sum(axis=1, keepdims=True) > 1, 1 - X, X)
+
+
+def _helix(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    angle = 4 * np.pi * rng.random(m)
+    X = np.stack([np.cos(angle), np.sin(angle), angle / 4], axis=1)
+    return X + 0.1 * rng.standard_normal((m, 3))
+
+
+def _annulus(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    """Draw from a ring of radii 1 and 2."""
+    return _unit(rng.standard_normal((m, 2))) * np.sqrt(1 + 3 * rng.random((m, 1)))
+
+
+def _autoregressive(rng: np.random.Generator, m: int, d: int) -> np.ndarray:
+    """Draw Gaussians whose neighbouring columns correlate by 0.9."""
+    X = rng.standard_normal((m, d))
+    for j in range(1, d):
+        X[:, j] = 0.9 * X[:, j - 1] + 0.19**0.5 * X[:, j]
+    return X
+
+
+def _saddle(rng: np.random.Generator, m: int, _d: int) -> np.ndarray:
+    X = 2 * rng.random((m, 2)) - 1
+    return np.concatenate([X, X[:, :1] ** 2 - X[:, 1:] ** 2], axis=1)
+
+
 STRUCTURELESS: dict[str, tuple[Draw, tuple[int, ...]]] = {
     "cube": (lambda rng, m, d: rng.random((m, d)), (1, 2, 3, 5, 10, 30)),
     "Gaussian": (lambda rng, m, d: rng.standard_normal((m, d)), (1, 2, 3, 5, 20)),
@@ -102,9 +132,25 @@ STRUCTURELESS: dict[str, tuple[Draw, tuple[int, ...]]] = {
     "hexagon with a hole": (_hexagon, (2,)),
     "beta(0.5, 0.5)": (lambda rng, m, d: rng.beta(0.5, 0.5, (m, d)), (2, 3)),
     "Swiss roll": (_roll, (2,)),
+    "triangle": (_triangle, (2,)),
+    "Laplace": (lambda rng, m, d: rng.laplace(size=(m, d)), (2, 10)),
+    "log-normal": (lambda rng, m, d: np.exp(rng.standard_normal((m, d))), (1, 2, 5)),
+    "helix": (_helix, (3,)),
+    "annulus": (_annulus, (2,)),
+    "autoregressive Gaussian": (_autoregressive, (10, 50)),
+    "saddle": (_saddle, (3,)),
 }
 DEVELOPED = ("cube", "Gaussian", "sphere", "stretched Gaussian", "band")
-CHECKED = ("ball", "torus", "Student t", "thick curve", "spiral")
+SEEN = ("ball", "torus", "Student t", "thick curve", "spiral")  # in passing
+CHECKED = (
+    "triangle",
+    "Laplace",
+    "log-normal",
+    "helix",
+    "annulus",
+    "autoregressive Gaussian",
+    "saddle",
+)
 HARD = ("cross", "hexagon with a hole", "beta(0.5, 0.5)", "Swiss roll")  # thin of themselves
 
 
@@ -154,6 +200,46 @@ def _heavy(rng: np.random.Generator, m: int) -> np.ndarray:
     return centers[rng.integers(6, size=m)] + _student(rng, m, 5)
 
 
+def _ellipses(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw from four Gaussians in five dimensions, each stretched 3:1 in a direction of its own."""
+    centers = rng.standard_normal((4, 5))
+    centers *= 10 / pdist(centers).min()
+    axes = _unit(rng.standard_normal((4, 5)))
+    label = rng.integers(4, size=m)
+    X = rng.standard_normal((m, 5)) + 2.8 * rng.standard_normal((m, 1)) * axes[label]
+    return centers[label] + X
+
+
+def _links(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw from two rings that are linked, as in a chain."""
+    angle, second = 2 * np.pi * rng.random(m), rng.random(m) < 0.5
+    zero = np.zeros(m)
+    one = np.stack([np.cos(angle), np.sin(angle), zero], axis=1)
+    other = np.stack([1 + np.cos(angle), zero, np.sin(angle)], axis=1)
+    return np.where(second[:, None], other, one) + 0.1 * rng.standard_normal((m, 3))
+
+
+def _eye(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw from a Gaussian within a ring of radius 4."""
+    X = rng.standard_normal((m, 2))
+    outside = rng.random(m) < 0.6
+    X[outside] = 4 * _unit(X[outside]) + 0.3 * rng.standard_normal((int(outside.sum()), 2))
+    return X
+
+
+def _squares(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw from nine squares of side 1, half a side apart."""
+    return rng.random((m, 2)) + 1.5 * rng.integers(3, size=(m, 2))
+
+
+def _rare(rng: np.random.Generator, m: int) -> np.ndarray:
+    """Draw from three Gaussians in ten dimensions, of sizes 20:10:1, eight apart."""
+    X = rng.standard_normal((m, 10))
+    label = np.searchsorted([20 / 31, 30 / 31], rng.random(m))
+    X[np.arange(m), label] += 8 / 2**0.5
+    return X
+
+
 def _shape(shape: str, noise: float) -> Callable[[np.random.Generator, int], np.ndarray]:
     return lambda rng, m: make_shape(
         shape, noise=noise, n_samples=m, random_state=int(rng.integers(2**31))
@@ -178,19 +264,27 @@ CLUSTERED = {
     "iris": (_whole(datasets.load_iris), (2, 3), 0, "developed"),
     "breast cancer": (_whole(datasets.load_breast_cancer), (2,), 0, "developed"),
     "MNIST, 5,000": (_sample(load_mnist), (9, 10, 11, 12), 5000, "developed"),
-    "moons, noise 0.05": (_shape("moons", 0.05), (2,), 1500, "checked"),
+    "moons, noise 0.05": (_shape("moons", 0.05), (2,), 1500, "developed"),
     "moons, noise 0.1": (_shape("moons", 0.1), (2,), 1500, "developed"),
-    "circles, noise 0.05": (_shape("circles", 0.05), (2,), 1500, "checked"),
+    "circles, noise 0.05": (_shape("circles", 0.05), (2,), 1500, "developed"),
     "circles, noise 0.1": (_shape("circles", 0.1), (2,), 1500, "developed"),
-    "8 Gaussians in the plane, 6 apart": (_mixture(8, 2, 6.0), (8,), 1500, "checked"),
-    "3 Gaussians in 30 dimensions, 6 apart": (_mixture(3, 30, 6.0), (3,), 1000, "checked"),
-    "three rings, noise 0.07": (_rings, (3,), 1500, "checked"),
-    "6 Student t in 5 dimensions, 8 apart": (_heavy, (6,), 1500, "checked"),
-    "three densities": (_densities, (3,), 1500, "checked"),
+    "8 Gaussians in the plane, 6 apart": (_mixture(8, 2, 6.0), (8,), 1500, "developed"),
+    "3 Gaussians in 30 dimensions, 6 apart": (_mixture(3, 30, 6.0), (3,), 1000, "developed"),
+    "three rings, noise 0.07": (_rings, (3,), 1500, "developed"),
+    "6 Student t in 5 dimensions, 8 apart": (_heavy, (6,), 1500, "developed"),
+    "three densities": (_densities, (3,), 1500, "developed"),
     "touching discs": (_touching, (2,), 1500, "developed"),
     "wine": (_whole(datasets.load_wine), (3,), 0, "developed"),
     "digits": (lambda _rng, _m: datasets.load_digits().data, (9, 10, 11, 12), 0, "developed"),
-    "Fashion-MNIST, 5,000": (_sample(load_fashion_mnist), (9, 10, 11), 5000, "checked"),
+    "Fashion-MNIST, 5,000": (_sample(load_fashion_mnist), (9, 10, 11), 5000, "developed"),
+    "4 Gaussians stretched 3:1, 10 apart": (_ellipses, (4,), 1500, "checked"),
+    "linked rings": (_links, (2,), 1500, "checked"),
+    "a Gaussian in a ring": (_eye, (2,), 1500, "checked"),
+    "nine squares": (_squares, (9,), 1500, "checked"),
+    "sizes 20:10:1 in 10 dimensions": (_rare, (3,), 2000, "checked"),
+    "10 Gaussians in 10 dimensions, 5 apart": (_mixture(10, 10, 5.0), (10,), 2000, "checked"),
+    "moons, noise 0.15": (_shape("moons", 0.15), (2,), 1500, "checked"),
+    "2 Gaussians in 20 dimensions, 5 apart": (_mixture(2, 20, 5.0), (2,), 300, "checked"),
 }
 
 

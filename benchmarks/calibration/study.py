@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import halfnorm
 
 from benchmarks.calibration.families import (
@@ -14,6 +16,7 @@ from benchmarks.calibration.families import (
     CLUSTERED,
     DEVELOPED,
     HARD,
+    SEEN,
     STRUCTURELESS,
     at_hand,
     clustered,
@@ -21,9 +24,9 @@ from benchmarks.calibration.families import (
 )
 from benchmarks.paper.rivals import RIVALS
 from benchmarks.paper.shapes import GRAPHS, figure2_tasks, points
-from specialk_gpu import SpecialK, decide, eigenpairs
+from specialk_gpu import SpecialK, decide, eigenpairs, nearest_neighbors, neighbors_graph
 from specialk_gpu.baselines import eigengap, stsc
-from specialk_gpu.bottlenecks import prepare, widest, z_of
+from specialk_gpu.bottlenecks import THIN, Bottlenecks, borders, leaps, z_of
 from specialk_gpu.datasets import load_mnist
 
 __all__ = [
@@ -33,7 +36,7 @@ __all__ = [
     "cost_tasks",
     "decision",
     "decision_tasks",
-    "fitted_law",
+    "fitted_laws",
     "paper_k",
     "paper_tasks",
 ]
@@ -41,11 +44,12 @@ __all__ = [
 SETS = {60: 100, 150: 100, 300: 100, 1000: 100, 3000: 40, 10000: 15}
 LENGTHS = (8, 10, 12, 14, 16, 18, 20, 24, 28, 34, 40, 50, 70, 100, 200, 400, 800, 1600, 3200)
 LEVELS = (0.1, 0.05)  # at which no family may exceed the law
-N_ROUNDS, STEP = 200, 0.1  # of the fit, and in the logarithm of the length
+N_ROUNDS = 200  # of the fit
 LEAST = 0.3  # scale, however short
+MOST_NEIGHBORS = 30  # with which gaps are looked for
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 5, 20000: 2}
 HARD_SETS = {150: 40, 300: 40, 1000: 40}
-N_CLUSTERED, N_LARGE = 10, 5  # sets of a family that is drawn, and of those of 5,000 rows
+N_CLUSTERED, N_LARGE = 20, 5  # sets of a family that is drawn, and of those of 5,000 rows
 N_COMPONENTS = (200, 500, 1000)
 ALPHA = 0.05
 MAX_K = 16
@@ -65,24 +69,54 @@ def border_tasks() -> list[dict[str, Any]]:
 
 
 def border(task: dict[str, Any]) -> dict[str, Any]:
-    """Split a set in two, and measure the border."""
+    """Split a set in two, measure the border in both graphs, and how wide the widest gap is."""
     warnings.simplefilter("ignore")
     X = structureless(task["family"], task["d"], task["m"], task["set"])
     # k-means runs on the 50 largest columns: more than so many change no label
     model = SpecialK(n_clusters=2, n_components=50, backend="numpy", random_state=0).fit(X)
-    found = widest(model.labels_, 2, prepare(model.affinity_matrix_))
-    return {"between": found.between, "within": found.within, "length": found.length}
+    graphs, out = Bottlenecks(model.affinity_matrix_, X), {}
+    for name, graph in (("near", graphs.near), ("wide", graphs.wide)):
+        if graph is not None:
+            found = max(borders(model.labels_, 2, graph, "rows"))
+            out[name] = {"between": found.between, "within": found.within, "length": found.length}
+    return out | {"gap": _widest_gap(X)}
 
 
-def fitted_law(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
+def second_look(result: dict[str, Any]) -> dict[str, float]:
+    """Return the border in that graph which decides."""
+    near, wide = result["near"], result.get("wide")
+    if wide is None or near["within"] >= THIN or leaps(near["within"], wide["within"]):
+        return near
+    return wide
+
+
+def _widest_gap(X: np.ndarray) -> int:
+    """Return the largest number of neighbours with which the graph falls apart."""
+    nearest = nearest_neighbors(X, min(MOST_NEIGHBORS, len(X) - 1)).indices
+
+    def falls_apart(r: int) -> bool:
+        return connected_components(neighbors_graph(nearest[:, :r]), directed=False)[0] > 1
+
+    return bisect_left(range(1, nearest.shape[1] + 1), True, key=lambda r: not falls_apart(r))  # noqa: FBT003 - the value that is looked for
+
+
+def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """Fit the law of borders where the rows are known, and that of graphs alone."""
+    graph = [row["result"]["near"] for row in rows]
+    groups = [f"{row['task']['family']} {row['task']['d']} {row['task']['m']}" for row in rows]
+    seen = [second_look(row["result"]) for row in rows]
+    return {"graph": fitted_law(graph, groups), "rows": fitted_law(seen, groups)}
+
+
+def fitted_law(found: list[dict[str, float]], names: list[str]) -> dict[str, list[float]]:
     """Fit the scale of z over the length: the least, rising, that no group of sets exceeds.
 
-    A group is a family in one dimension and size. It exceeds the law if more than a share p of it
-    lies beyond the law's quantile of p, for one of the levels.
+    A group, of one name, exceeds the law if more than a share p of it lies beyond the law's
+    quantile of p, for one of the levels.
     """
-    length = np.log([row["result"]["length"] for row in rows])
-    z = np.array([z_of(row["result"]["between"], row["result"]["within"]) for row in rows])
-    names = np.array([f"{r['task']['family']} {r['task']['d']} {r['task']['m']}" for r in rows])
+    length = np.log([border["length"] for border in found])
+    z = np.array([z_of(border["between"], border["within"]) for border in found])
+    names = np.array(names)
     groups = [names == name for name in np.unique(names)]
     at, scale = np.log(LENGTHS), np.full(len(LENGTHS), LEAST)
     for _ in range(N_ROUNDS):
@@ -92,7 +126,8 @@ def fitted_law(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
             excess = max(np.quantile(ratio, 1 - p) / halfnorm.isf(p) for p in LEVELS)
             # where the sets are that make the excess, the scale has to rise
             beyond = length[own][ratio >= np.quantile(ratio, 1 - max(LEVELS))]
-            near = (at >= beyond.min() - STEP) & (at <= beyond.max() + STEP)
+            first = max(0, np.searchsorted(at, beyond.min(), "right") - 1)
+            near = slice(first, np.searchsorted(at, beyond.max()) + 1)
             worst[near] = np.maximum(worst[near], min(excess, 1.1))
         if worst.max() <= 1:
             break
@@ -102,7 +137,7 @@ def fitted_law(rows: list[dict[str, Any]]) -> dict[str, list[float]]:
 
 def decision_tasks(part: str, *, everything: bool = False) -> list[dict[str, Any]]:
     """List the sets whose k is to be found, and by which method; those at hand, or all."""
-    families = {"check": CHECKED, "hard": HARD}.get(part, ())
+    families = {"develop": SEEN, "check": CHECKED, "hard": HARD}[part]
     sizes = HARD_SETS if part == "hard" else CHECK_SETS
     out = [
         {"family": family, "d": d, "m": m, "set": i, "method": "SpecialK"}
@@ -159,6 +194,8 @@ def _ours(X: np.ndarray, ns: tuple[int, ...], *, full_path: bool) -> dict[str, A
         out["calibrated"].append(int(model.n_clusters_))
         out["first"].append(decide(ks, bounds))
         out["watershed"].append(decide(ks, bounds, selection="watershed"))
+    graph = Bottlenecks(model.affinity_matrix_)
+    out["log_p_graph"] = graph.widest(steps[0].labels, 2).log_p  # of k = 2, by the graph alone
     out["log_p"] = [step.log_p_calibrated for step in steps]
     if not full_path:
         return out

@@ -1,0 +1,252 @@
+"""A graph cut into sections: pieces of clusters, and the cuts from one of them to another."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.chebyshev import product
+from specialk_gpu.eigen import eigenpairs
+from specialk_gpu.graph import normalised, rows_of_entries
+
+__all__ = ["Graph", "Sections", "prepare", "profile", "sections_of"]
+
+N_STEPS = 10  # of the walker, each of which stays with probability one half
+CERTAIN = 1e-4  # chance of the other cluster from which f tells an order of rows
+APART = 0.01  # weight of a cut from which two pieces are joined, as far as a walker can see
+PIECE = 0.1  # of a cluster: components that are smaller are no pieces of their own
+
+
+class Graph(NamedTuple):
+    """A graph, ready to be cut.
+
+    Attributes
+    ----------
+    S : csr_matrix of shape (m, m)
+        Divided by the roots of the degrees.
+    step : float64 array of shape (m, 1)
+        Half the inverse of the sums of its rows.
+    row, column, weight : arrays of shape (e,)
+        Its edges, each once.
+    n_distinct : int array of shape (m,), or None
+        Distinct rows among the nearest neighbours that a row is joined to; None: not known.
+    widths : dict
+        The own widths of parts of it, by first row, number and sum of the rows.
+    """
+
+    S: Any
+    step: Any
+    row: Any
+    column: Any
+    weight: Any
+    n_distinct: Any
+    widths: dict[tuple[int, int, int], float]
+
+
+def prepare(W: Any, n_distinct: Any = None) -> Graph:
+    """Prepare a symmetric csr_matrix (m, m) of similarities; those of a row to itself do not count.
+
+    W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
+    """
+    bk = backend_of(W)
+    xp = bk.xp
+    W = W.astype(np.float64, copy=True)
+    row = rows_of_entries(W, "similarities")
+    if bool((row == W.indices).any()):
+        other = row != W.indices
+        content = W.data[other], (row[other], W.indices[other])
+        W = bk.sparse.csr_matrix(content, shape=W.shape)
+        row = row[other]
+    S = normalised(W)
+    degree = xp.bincount(row, S.data, minlength=S.shape[0])
+    step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
+    once = row < S.indices
+    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once], n_distinct, {})
+
+
+@on_its_device
+def profile(labels: Any, k: int, graph: Graph, pair: tuple[int, int]) -> tuple[Any, Any]:
+    """Return the cuts from within one cluster to within another, to be drawn.
+
+    Parameters
+    ----------
+    labels, k, graph
+        See `specialk_gpu.bottlenecks.borders`.
+    pair : tuple of two int
+        Pieces, which are the labels where no cluster falls apart.
+
+    Returns
+    -------
+    position : int64 array of shape (c,)
+        Rows before the cut, less those of the first piece: 0 is the border.
+    weight : float64 array of shape (c,)
+    """
+    sections, _ = sections_of(graph, labels, k)
+    cuts, known = sections.cuts(*pair)
+    at = backend_of(labels).xp.flatnonzero(known)
+    return at + 1 - sections.rows(pair[0]).size, cuts[at]
+
+
+def sections_of(graph: Graph, labels: Any, k: int) -> tuple[Sections, np.ndarray]:
+    """Return what can be cut, and the label that owns each piece."""
+    bk = backend_of(labels)
+    piece, owner = _pieces(bk, graph, labels, k)
+    F = _walked(bk, graph, piece, owner.size)
+    return Sections(bk, graph, _with_strays(bk, piece, F), F), owner
+
+
+def _pieces(bk: ModuleType, graph: Graph, labels: Any, k: int) -> tuple[Any, np.ndarray]:
+    """Return the piece of each row (m,), and the label that owns each piece, on the host.
+
+    A piece is a component of a cluster that holds a tenth of it. What is smaller has strayed, and
+    belongs to the piece around it; it is marked by -1 - the largest piece of its label.
+    """
+    xp, m = bk.xp, labels.size
+    inside = labels[graph.row] == labels[graph.column]
+    row, column = graph.row[inside], graph.column[inside]
+    ends = xp.concatenate([row, column]), xp.concatenate([column, row])
+    G = bk.sparse.csr_matrix((xp.ones(2 * row.size), ends), shape=(m, m))
+    count, component = bk.connected_components(G)
+    if count == k:
+        return labels, np.arange(k)
+    sizes = bk.to_numpy(xp.bincount(component, minlength=count))
+    owner = bk.to_numpy(labels[xp.unique(component, return_index=True)[1]])
+    piece, owners = np.empty(count, dtype=np.int32), []
+    for label in range(k):
+        own = np.flatnonzero(owner == label)
+        own = own[np.argsort(-sizes[own], kind="stable")]
+        n_pieces = max(1, int((sizes[own] >= max(2, PIECE * sizes[own].sum())).sum()))
+        piece[own] = -1 - len(owners)  # a stray, and where it goes if nowhere else
+        piece[own[:n_pieces]] = len(owners) + np.arange(n_pieces)
+        owners += [label] * n_pieces
+    return bk.asarray(piece)[component], np.array(owners)
+
+
+def _walked(bk: ModuleType, graph: Graph, piece: Any, k: int) -> Any:
+    """Return the probability (m, k) that a walk from each row ends in each piece."""
+    F = (piece[:, None] == bk.xp.arange(k)).astype(np.float64)
+    for _ in range(N_STEPS):
+        F = 0.5 * F + graph.step * product(bk, graph.S, F)
+    return F
+
+
+def _with_strays(bk: ModuleType, piece: Any, F: Any) -> Any:
+    """Return the pieces (m,), strays in the one around them; mend F, in place, for the lost."""
+    stray = bk.xp.flatnonzero(piece < 0)
+    if not stray.size:
+        return piece
+    piece, near = piece.copy(), F[stray]
+    lost = bk.xp.flatnonzero(~near.any(axis=1))
+    near[lost, -1 - piece[stray[lost]]] = 1
+    piece[stray], F[stray] = near.argmax(axis=1), near
+    return piece
+
+
+class Sections:
+    """The rows and edges of a graph, sorted by pieces, and the cuts through pairs of pieces."""
+
+    def __init__(self, bk: ModuleType, graph: Graph, piece: Any, F: Any) -> None:
+        xp, k = bk.xp, F.shape[1]
+        self.bk, self.k, self.F, self.graph = bk, k, F, graph
+        self.order = xp.argsort(piece, kind="stable")
+        ends = xp.searchsorted(piece[self.order], xp.arange(k + 1, dtype=piece.dtype))
+        a, b = piece[graph.row], piece[graph.column]
+        key = xp.minimum(a, b).astype(np.int64) * k + xp.maximum(a, b)
+        by_key = xp.argsort(key, kind="stable")
+        self.edges = [x[by_key] for x in (graph.row, graph.column, graph.weight)]
+        self.bounds = bk.to_numpy(xp.searchsorted(key[by_key], xp.arange(k * k + 1)))
+        self.ends = bk.to_numpy(ends)
+        self.place = xp.empty(piece.size, dtype=np.int64)
+
+    def rows(self, i: int) -> Any:
+        """Return the rows of a piece."""
+        return self.order[self.ends[i] : self.ends[i + 1]]
+
+    def _between(self, i: int, j: int) -> slice:
+        """Return where the edges between two pieces i <= j are."""
+        return slice(*self.bounds[i * self.k + j : i * self.k + j + 2])
+
+    def touching(self) -> list[tuple[int, int]]:
+        """List the pairs of pieces that are joined."""
+        joined = []
+        for key in np.flatnonzero(np.diff(self.bounds)).tolist():
+            i, j = divmod(key, self.k)
+            if i < j and float(self.edges[2][self._between(i, j)].sum()) > APART:
+                joined.append((i, j))
+        return joined
+
+    def gap(self, i: int) -> int:
+        """Return how many distinct rows each row of a piece has nearer than any of the others.
+
+        At least so many; 0 where that is not known, or an edge leads out.
+        """
+        joined = np.diff(self.bounds).reshape(self.k, self.k)
+        if self.graph.n_distinct is None or joined[i].sum() + joined[:, i].sum() > 2 * joined[i, i]:
+            return 0
+        return int(self.graph.n_distinct[self.rows(i)].min())
+
+    def own_width(self, i: int) -> float:
+        """Return the heaviest cut of the largest component of a piece, by its eigenvector."""
+        rows, widths = self.rows(i), self.graph.widths
+        key = int(rows[0]), int(rows.size), int(rows.sum())
+        if key not in widths:
+            widths[key] = _heaviest_cut(self.bk, self.graph.S[rows][:, rows])
+        return widths[key]
+
+    def cuts(self, i: int, j: int) -> tuple[Any, Any]:
+        """Return the cuts through two pieces in the order of f, and where f says."""
+        rows = self.bk.xp.concatenate([self.rows(i), self.rows(j)])
+        own, other = self.F[rows, i], self.F[rows, j]  # not both 0: in one of them, or reached
+        parts = [self._between(i, i), self._between(i, j), self._between(j, j)]
+        edges = [self.bk.xp.concatenate([x[part] for part in parts]) for x in self.edges]
+        return _profile(self.bk.xp, other / (own + other), rows, edges, self.place)
+
+    def measure(self, i: int, j: int) -> tuple[float, float, int]:
+        """Return the cut between two pieces, the lighter of the heaviest within, and their rows."""
+        xp = self.bk.xp
+        cuts, known = self.cuts(i, j)
+        cuts = xp.where(known, cuts, 0)
+        border = int(self.ends[i + 1] - self.ends[i]) - 1
+        whole = self.edges[2][self._between(i, j)].sum()
+        weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border], whole])
+        left, right, level, whole = self.bk.to_numpy(weights).tolist()
+        between = max(min(level, whole), whole / 2) if level > 0 else whole
+        return between, min(left, right), int(cuts.size) + 1
+
+
+def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[Any, Any]:
+    """Return the weight of the cut after each row but the last in the order of f, and where f says.
+
+    `edges` are rows, columns and weights; `place` is work space (m,).
+    """
+    order = xp.argsort(f, kind="stable")
+    place[rows[order]] = xp.arange(rows.size)
+    p, q, weight = place[edges[0]], place[edges[1]], edges[2]
+    opened = xp.bincount(xp.minimum(p, q), weight, minlength=rows.size)
+    closed = xp.bincount(xp.maximum(p, q), weight, minlength=rows.size)
+    f = f[order]
+    known = (f[1:] > f[:-1]) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
+    return xp.cumsum(opened - closed)[:-1], known
+
+
+def _heaviest_cut(bk: ModuleType, A: Any) -> float:
+    """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
+    xp = bk.xp
+    count, component = bk.connected_components(A)
+    if count > 1:
+        own = xp.flatnonzero(component == xp.bincount(component).argmax())
+        A = A[own][:, own]
+    size = A.shape[0]
+    if size < 3:
+        return 0.0
+    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
+    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
+    f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
+    row = rows_of_entries(A, "similarities")
+    once = row < A.indices
+    edges = [row[once], A.indices[once], A.data[once]]
+    cuts, _ = _profile(xp, f, xp.arange(size), edges, xp.empty(size, dtype=np.int64))
+    return float(cuts.max())
