@@ -57,7 +57,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     X, y = load_mnist(arguments.folder)
-    common = {"backend": arguments.backend, "full_path": True}
+    common = {"backend": arguments.backend, "full_path": True, "selection": "first"}
 
     fits = []
     for i in range(1 + arguments.warm):

@@ -115,6 +115,17 @@ class Bottlenecks:
         W = normalised(symmetric_graph(bk, indices, None))
         return prepare(W, _n_distinct(bk.xp, indices, duplicate_groups(self._X)))
 
+    def attainable_log_p(self) -> float:
+        """Return the lowest log p that two perfectly separated clusters could reach.
+
+        They are complete graphs, halves of which are joined by an eighth of all rows. Where each
+        row has more neighbours than that leaves room for, they cannot be separate.
+        """
+        m, starts = self.near.S.shape[0], self.near.S.indptr
+        if m < 2 * (int((starts[1:] - starts[:-1]).min()) + 1):
+            return 0.0
+        return log_p_of(0.0, m / 8, 8.0, "graph" if self._X is None else "rows")
+
     def widest(self, labels: Any, k: int) -> Bottleneck:
         """Find the border that is least of a bottleneck.
 

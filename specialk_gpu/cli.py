@@ -129,7 +129,7 @@ _PARAMETERS = {
     "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
     "max_clusters": _INTEGER | {"help": "largest number of clusters (50)"},
     "full_path": {"action": "store_true", "help": "go on to --max-clusters after the decision"},
-    "selection": {"choices": ("first", "watershed", "calibrated"), "help": "decision rule (first)"},
+    "selection": {"choices": ("calibrated", "first", "watershed"), "help": "rule (calibrated)"},
     "n_init": _INTEGER | {"help": "restarts of k-means (10)"},
     "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
     "drop_correlated": _NUMBER | {"help": "drop eigenvectors more correlated than this (none)"},
@@ -447,19 +447,18 @@ def _summary(model, rows, seconds, warned):
 
 def _print_path(rows, n_clusters):
     """Print the path as a table; a star marks the answer."""
-    table = [["", "k", "log10 p", "pair", "accepted", "inertia", "reason"]]
+    columns = {"log10 p": "log10_p"}
+    if any("log10_p_calibrated" in row for row in rows):
+        columns = {"log10 p": "log10_p_calibrated", "bound": "log10_p"}
+    table = [["", "k", *columns, "pair", "accepted", "inertia", "reason"]]
     for row in rows:
         cells = ["*" if row["k"] == n_clusters else "", str(row["k"])]
-        cells.append("-" if row["log10_p"] is None else f"{row['log10_p']:.2f}")
+        found = (row.get(key) for key in columns.values())
+        cells += ["-" if x is None else f"{x:.2f}" for x in found]
         cells.append("-" if row["pair"] is None else "{}, {}".format(*row["pair"]))
         cells.append("yes" if row["accepted"] else "no")
         cells.append("-" if row["inertia"] is None else f"{row['inertia']:.5g}")
         table.append([*cells, row["reason"]])
-    if any("log10_p_calibrated" in row for row in rows):
-        own = (row.get("log10_p_calibrated") for row in rows)
-        column = ["calibrated", *("-" if x is None else f"{x:.2f}" for x in own)]
-        for cells, cell in zip(table, column, strict=True):
-            cells.insert(3, cell)
     if rows and "nmi" in rows[0]:
         for cells, nmi in zip(table, ["NMI", *(f"{row['nmi']:.3f}" for row in rows)], strict=True):
             cells.insert(-1, nmi)

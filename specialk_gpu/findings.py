@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.bounds import attainable_log_p, zz_top
+from specialk_gpu.bounds import zz_top
 from specialk_gpu.storage import on_host
-from specialk_gpu.sweep import decide
+from specialk_gpu.sweep import NO_POWER, decide
 
 __all__ = [
     "counted",
@@ -95,11 +95,7 @@ def near_level(model: Any) -> list[int]:
 
 def _powerless(model: Any) -> bool:
     """Say whether no split could have been accepted, as a PowerWarning does."""
-    if settings(model).selection == "calibrated":
-        return False
-    m, n = model.embedding_.shape
-    m = m if model._distinct is None else len(model._distinct)
-    return attainable_log_p(m, n) > math.log(settings(model).alpha)
+    return any(step.reason == NO_POWER for step in model.path_)
 
 
 def verdict(model: Any) -> tuple[str, str]:
@@ -196,8 +192,12 @@ def doubts(model: Any) -> list[tuple[str, str]]:
         most = given.max_clusters
         out.append((f"The search ended at max_clusters={most}.", "Allow more clusters."))
     if given.n_clusters is None and _powerless(model):
-        found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
-        out.append((found, "Raise n_components or alpha."))
+        if given.selection == "calibrated":
+            found = f"{counted(len(model.labels_), 'row')} are too few for any split."
+            out.append((found, "Lower n_neighbors, or raise alpha."))
+        else:
+            found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
+            out.append((found, "Raise n_components or alpha."))
     if given.selection == "first" and (other := watershed(model)) != k:
         out.append(
             (
@@ -217,9 +217,9 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     if given.n_clusters is None and given.selection == "calibrated":
         out.append(
             (
-                "The calibrated p sees the graph alone, not how wide a gap without edges is.",
-                "Fit with half and with twice as many neighbours (n_neighbors); a k that stays can "
-                "be trusted.",
+                "The answer is one for this graph, and for the clusters that k-means found.",
+                "Fit with another random_state and with twice as many neighbours (n_neighbors); a "
+                "k that stays can be trusted.",
             )
         )
     elif given.n_clusters is None:

@@ -87,7 +87,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         Drop columns of D whose Spearman correlation with a larger one exceeds it.
     full_path : bool, default=False
         Go on to `max_clusters` after the decision.
-    selection : {"first", "watershed", "calibrated"}, default="first"
+    selection : {"calibrated", "first", "watershed"}, default="calibrated"
         The paper's rule; or the last k before the largest drop in certainty; or the paper's rule
         with the calibrated p, of bottlenecks in the graph, which `n_components` does not decide.
     n_pairs : int, default=None
@@ -202,7 +202,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         n_kmeans_components: int | None = 50,
         drop_correlated: float | None = None,
         full_path: bool = False,
-        selection: str = "first",
+        selection: str = "calibrated",
         n_pairs: int | None = None,
         n_init: int = 10,
         eigen_solver: str = "auto",

@@ -30,7 +30,8 @@ __all__ = [
 ]
 
 
-SELECTIONS = ("first", "watershed", "calibrated")
+SELECTIONS = ("calibrated", "first", "watershed")
+NO_POWER = "rejected: the test has no power with so few rows and columns"
 RUN_BYTES = 128  # of a run of k-means, for each row
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph, and in the mean row of it
 
@@ -107,18 +108,20 @@ class Path(tuple):
         return frame.drop(columns="labels")
 
     def __str__(self) -> str:
-        """Lay the path out as a table."""
+        """Lay the path out as a table: log10 of the p that decides, and of the bound beside it."""
         calibrated = any(step.log_p_calibrated is not None for step in self)
-        more = f" {'calibrated':>10}" if calibrated else ""
-        start = f"{'k':>4} {'log10 p':>9}{more} {'pair':>9} {'accepted':>9} {'inertia':>12}"
+        bound = f" {'bound':>8}" if calibrated else ""
+        start = f"{'k':>4} {'log10 p':>9}{bound} {'pair':>9} {'accepted':>9} {'inertia':>12}"
         lines = [f"{start}  reason"]
         for step in self:
             pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
-            own = step.log_p_calibrated
+            log10_p = format(step.decisive_log_p / math.log(10), ".2f")
             if calibrated:
-                more = f" {'' if own is None else format(own / math.log(10), '.2f'):>10}"
+                bound = (
+                    f" {'' if step.pair is None else format(step.log_p / math.log(10), '.2f'):>8}"
+                )
             lines.append(
-                f"{step.k:>4} {step.log_p / math.log(10):>9.2f}{more} {pair:>9} "
+                f"{step.k:>4} {log10_p:>9}{bound} {pair:>9} "
                 f"{'yes' if step.accepted else 'no':>9} {step.inertia:>12.6g}  {step.reason}"
             )
         return "\n".join(lines)
@@ -160,7 +163,7 @@ def decide(
         Natural logarithms, one for each k: of the bound, or of the calibrated p.
     alpha : float
         Level of the test.
-    selection : {"first", "watershed", "calibrated"}
+    selection : {"calibrated", "first", "watershed"}
         "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds alpha, and
         "calibrated" the same by the calibrated p. "watershed" makes a rule of the paper's closing
         remark: the last k before the largest drop in certainty, 1 - p, whatever alpha; of equal
@@ -237,7 +240,7 @@ def sweep(
         Bounds on k. The smallest is taken to be right; ending at the largest warns.
     full_path : bool
         Go on to `max_clusters` after the decision, so that a person can read the path.
-    selection : {"first", "watershed", "calibrated"}
+    selection : {"calibrated", "first", "watershed"}
         See `decide`. "watershed" implies `full_path`.
     n_pairs : int, optional
         Test only the pairs of highest cut (10 in the authors' code); by default all.
@@ -262,8 +265,8 @@ def sweep(
     CalibrationWarning
         If selection="calibrated" meets fewer than 60 rows, or fewer than 10 entries in a row.
     PowerWarning
-        If two perfectly separated clusters, each with its share of the columns, would not be
-        accepted at this alpha (`attainable_log_p`).
+        If two perfectly separated clusters, for the bound each with its share of the columns, would
+        not be accepted at this alpha.
     LimitWarning
         If the search ends at `max_clusters`, or with more clusters than the square root of the
         rows.
@@ -280,10 +283,12 @@ def sweep(
     graph = None
     if selection == "calibrated":
         graph = W if isinstance(W, Bottlenecks) else Bottlenecks(affinity_matrix(W))
-        _warn_if_untried(graph.near.S)
-    powerless = graph is None and attainable_log_p(m, n) > log_alpha
+    attainable = attainable_log_p(m, n) if graph is None else graph.attainable_log_p()
+    powerless = attainable > log_alpha
     if powerless and first < last:
-        _warn_of_no_power(m, n, alpha)
+        _warn_of_no_power(m, n, alpha, attainable, calibrated=graph is not None)
+    elif graph is not None and first < last:
+        _warn_if_untried(graph.near.S)
     to_the_end = full_path or selection == "watershed"
     window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
@@ -316,13 +321,16 @@ def sweep(
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
 
 
-def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
+def _warn_of_no_power(m: int, n: int, alpha: float, attainable: float, *, calibrated: bool) -> None:
     """Say that no split can be accepted, and what would help."""
+    few, share = f"{m} rows in {n} columns", ", each with its share of the columns,"
+    cure = "more eigenvectors (n_components), more rows"
+    if calibrated:
+        few, share, cure = f"{m} rows", "", "more rows, fewer neighbours (n_neighbors)"
     warnings.warn(
-        f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: "
-        f"two perfectly separated clusters, each with its share of the columns, would reach "
-        f"log10 p = {attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not "
-        "enough evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
+        f"{few} are too few for a split to be accepted at alpha={alpha:g}: two perfectly separated "
+        f"clusters{share} would reach log10 p = {attainable / math.log(10):.2f}. 'One cluster' "
+        f"then means 'not enough evidence'. Use {cure}, or n_clusters=k.",
         PowerWarning,
         stacklevel=4,
     )
@@ -335,7 +343,7 @@ def _warn_if_untried(S: Any) -> None:
         warnings.warn(
             f"the calibrated p has been tried on graphs of at least {TRIED_ROWS} rows with "
             f"{TRIED_ENTRIES} entries each, and this one has {m} with {S.nnz / m:.1f} in the mean: "
-            "it may find a split where there is none. Raise n_neighbors.",
+            "p may be too small, or too large.",
             CalibrationWarning,
             stacklevel=4,
         )
@@ -469,6 +477,8 @@ def _reason(
         return "accepted: one cluster leaves no pair to test"
     if k == min_clusters:
         return "accepted: fixed by min_clusters"
+    if powerless and log_p > log_alpha:
+        return NO_POWER
     if step.log_p_calibrated is not None:
         if log_p <= log_alpha:
             return "accepted: the graph is thinner between every pair"
@@ -478,8 +488,6 @@ def _reason(
         )
     if log_p <= log_alpha:
         return "accepted: every pair's bound is at most alpha"
-    if powerless:
-        return "rejected: the test has no power with this n and m"
     return "rejected: the bound of this pair is above alpha, so they may be one cluster"
 
 

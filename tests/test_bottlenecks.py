@@ -367,8 +367,8 @@ def test_k_does_not_turn_on_the_number_of_eigenvectors():
 def test_the_path_has_both(bk):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        plain = SpecialK(backend=bk.name, random_state=0, full_path=True, max_clusters=4)
-        plain.fit(bk.asarray(BLOBS))
+        settings = {"full_path": True, "max_clusters": 4, "random_state": 0}
+        plain = SpecialK(backend=bk.name, selection="first", **settings).fit(bk.asarray(BLOBS))
     model = calibrated(bk.asarray(BLOBS), bk.name, full_path=True, max_clusters=4)
     assert model.path_[0].log_p_calibrated is None
     for own, other in zip(model.path_[1:], plain.path_[1:], strict=True):
@@ -380,7 +380,8 @@ def test_the_path_has_both(bk):
         expected = graphs.widest(own.labels, own.k).log_p + math.log(own.k - 1)
         np.testing.assert_allclose(own.log_p_calibrated, min(0, expected), rtol=1e-6)
     assert "bottlenecks" in model.timings_
-    assert "calibrated" in str(model.path_).splitlines()[0]
+    assert "log10 p    bound" in str(model.path_).splitlines()[0]
+    assert "bound" not in str(plain.path_).splitlines()[0]
     assert model.path_.to_frame()["log_p_calibrated"].notna().tolist() == [False, True, True, True]
 
 

@@ -15,8 +15,9 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 import specialk_gpu
-from specialk_gpu import SpecialK
+from specialk_gpu import SpecialK, knn_graph
 from specialk_gpu.backend import cpu, cuda_verdict, get_backend
+from specialk_gpu.sweep import NO_POWER
 
 BLOBS, BLOBS_Y = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
 CLOUD = np.random.default_rng(0).normal(size=(40, 2))
@@ -277,14 +278,27 @@ def test_float32_and_float64_agree_on_separated_data(bk):
 @pytest.mark.parametrize(("m", "n_components", "n"), [(20, "auto", 19), (600, 10, 10)])
 def test_two_far_blobs_without_power_say_so(bk, m, n_components, n):
     X, y = make_blobs(m, centers=[(0, 0), (100, 0)], random_state=0)
-    model, messages = fit(bk, X, n_components=n_components)
+    model, messages = fit(bk, X, n_components=n_components, selection="first")
     assert model.n_clusters_ == 1
     assert sum(f"{m} rows in {n} columns are too few" in text for text in messages) == 1
-    assert model.path_[1].reason == "rejected: the test has no power with this n and m"
+    assert model.path_[1].reason == NO_POWER
     if m == 600:
-        enough, messages = fit(bk, X, n_components=200)
+        enough, messages = fit(bk, X, n_components=200, selection="first")
         assert not any("too few" in text for text in messages)
         assert adjusted_rand_score(labels_of(bk, enough), y) == 1
+
+
+@pytest.mark.parametrize(("m", "neighbors", "k"), [(20, 10, 1), (22, 10, 2), (20, 9, 2)])
+def test_two_far_blobs_smaller_than_a_neighbourhood_say_so(bk, m, neighbors, k):
+    X, y = make_blobs(m, centers=[(0, 0), (100, 0)], random_state=0)
+    model, messages = fit(bk, knn_graph(X, neighbors), affinity="precomputed")
+    assert model.n_clusters_ == k
+    told = f"{m} rows are too few for a split to be accepted at alpha=0.01"
+    assert sum(told in text for text in messages) == (k == 1)
+    assert (model.path_[1].reason == NO_POWER) == (k == 1)
+    if k == 2:
+        assert adjusted_rand_score(labels_of(bk, model), y) == 1
+        assert sum("tried on graphs of at least 60 rows" in text for text in messages) == 1
 
 
 def test_levels_below_any_double_are_compared_in_logarithms(bk):

@@ -100,7 +100,8 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
     lines = out.splitlines()
     assert err.startswith("specialk-gpu: warning: the graph has 3 connected components")
     assert err.count("\n") == 1
-    assert lines[0].split() == ["k", "log10", "p", "pair", "accepted", "inertia", "NMI", "reason"]
+    head = "k  log10 p  bound  pair  accepted  inertia  NMI  reason"
+    assert lines[0].split() == head.split()
     assert [line.split()[0] for line in lines[1:-1] if line[0] != "*"] == ["1", "2", "4"]
     assert lines[3].startswith("*  3")
     assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
@@ -144,7 +145,7 @@ def test_fit_of_too_few_points_warns_and_says_one_cluster(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].startswith("k = 1 cluster (")
     assert "warning: n_neighbors=10 is not below the number of rows to join, 4: using 3" in err
-    assert "warning: 4 rows in 3 columns are too few for a split to be accepted" in err
+    assert "warning: 4 rows are too few for a split to be accepted at alpha=0.01" in err
 
 
 @pytest.mark.parametrize("name", ["w.npz", "w.npy"])
@@ -349,10 +350,11 @@ def test_names_of_columns_are_kept_and_compared(tmp_path, capsys, ending):
 
 def test_the_calibrated_p_is_a_column(points, tmp_path, capsys):
     summary = tmp_path / "s.json"
-    arguments = ["fit", str(points), "--selection", "calibrated", "--summary", str(summary)]
-    assert main(arguments) == 0
+    assert main(["fit", str(points), "--selection", "first"]) == 0
+    assert "bound" not in capsys.readouterr().out.splitlines()[0]
+    assert main(["fit", str(points), "--summary", str(summary)]) == 0
     header, *rows = capsys.readouterr().out.splitlines()[:-1]
-    assert header.split()[:4] == ["k", "log10", "p", "calibrated"]
+    assert header.split()[:4] == ["k", "log10", "p", "bound"]
     kept = strict_json(summary)["path"]
     assert len(rows) == len(kept)
     assert "log_p_calibrated" not in kept[0]

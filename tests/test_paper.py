@@ -159,7 +159,8 @@ def test_figure_2_is_what_the_estimator_says():
     task = {"method": "SpecialK", "shape": "moons", "noise": 0.05, "set": 1}
     found = shapes.figure2(task)
     for graph, affinity in shapes.GRAPHS.items():
-        model = SpecialK(affinity=affinity, n_components=200, max_clusters=5, random_state=0)
+        settings = {"n_components": 200, "max_clusters": 5, "random_state": 0}
+        model = SpecialK(affinity=affinity, selection="first", **settings)
         assert found[graph]["k"] == model.fit(shapes.points(task)).n_clusters_
         assert len(found[graph]["log_p"]) == 4
 
@@ -172,6 +173,7 @@ def test_the_map_of_n_is_what_the_estimator_says(kind):
     assert found["n"] == [50, 100, 200]
     for i, n in enumerate(found["n"]):
         settings = {"max_clusters": 11, "full_path": True, "random_state": 0}
+        settings["selection"] = "first"
         model = SpecialK(n_components=n, **settings).fit(X)
         assert found["k"][i] == model.n_clusters_
         log_p = [step.log_p for step in model.path_ if step.k > 1]

@@ -65,7 +65,9 @@ def test_the_path_shows_each_bound_the_level_and_the_decision(model):
     ax = plot.path(model)
     points = np.concatenate([c.get_offsets() for c in ax.collections])
     points = points[points[:, 0].argsort()]
-    expected = [(s.k, max(s.log_p / np.log(10), plot.FLOOR)) for s in model.path_ if s.pair]
+    expected = [
+        (s.k, max(s.decisive_log_p / np.log(10), plot.FLOOR)) for s in model.path_ if s.pair
+    ]
     np.testing.assert_allclose(points, expected)
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert {"accepted", "rejected", "alpha = 0.01", "decision"} <= set(names)
@@ -75,7 +77,7 @@ def test_the_path_shows_each_bound_the_level_and_the_decision(model):
 
 
 def test_the_watershed_is_marked_where_it_differs():
-    model = fit(BLOBS, alpha=1e-12)
+    model = fit(BLOBS, alpha=1e-12, selection="first")
     names = [text.get_text() for text in plot.path(model).get_legend().get_texts()]
     assert "watershed" in names
 

@@ -126,7 +126,9 @@ def test_the_page_of_a_calibrated_fit_names_what_decided(tmp_path):
     found, said = verdict(model)
     assert found in ("clear", "close")
     assert "a calibrated p of" in said
-    assert any("sees the graph alone" in finding for finding, _ in doubts(model))
+    assert any("one for this graph" in finding for finding, _ in doubts(model))
+    assert "far below 10⁻³ it tells how thin" in words
+    assert "independent samples" not in words
 
 
 def test_images_are_those_of_the_typical_rows(tmp_path):
@@ -147,18 +149,32 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
 @pytest.mark.parametrize(
     ("X", "settings", "headline", "words", "doubt"),
     [
-        (BLOBS, {}, "3 clusters, clearly", "No bound up to there is near alpha", "k depends on"),
+        (BLOBS, {}, "3 clusters, clearly", "No calibrated p up to there is", "one for this graph"),
+        (
+            BLOBS,
+            {"selection": "first"},
+            "3 clusters, clearly",
+            "No bound up to there is near alpha",
+            "k depends on",
+        ),
         (BLOBS, {"n_clusters": 5}, "5 clusters", "were asked for", "Fit without n_clusters"),
-        (BLOBS[:20], {"n_components": 5}, "1 cluster?", "no evidence", "too few for any split"),
+        (
+            BLOBS[:20],
+            {"n_components": 5, "selection": "first"},
+            "1 cluster?",
+            "no evidence",
+            "5 eigenvectors of so many rows are too few for any split",
+        ),
+        (BLOBS[:20], {}, "1 cluster?", "no evidence", "20 rows are too few for any split"),
         (BLOBS, {"max_clusters": 2}, "2 clusters", "the most allowed", "Allow more clusters"),
         (
             BLOBS,
-            {"alpha": 1e-12},
+            {"alpha": 1e-12, "selection": "first"},
             "2 clusters",
             "certainty drops most after k = 3",
             "Certainty drops most after",
         ),
-        (np.ones((30, 2)), {}, "1 cluster?", "no evidence", "too few for any split"),
+        (np.ones((30, 2)), {}, "1 cluster, clearly", "", "one for this graph"),
         (knn_graph(BLOBS), {"affinity": "precomputed"}, "3 clusters", "", "3 parts that no edge"),
     ],
 )
@@ -227,7 +243,7 @@ def test_isolated_rows_and_near_bounds_are_doubts():
     path = model.path_
     log_alpha = np.log(model.alpha)
     model.path_ = type(path)(
-        s._replace(log_p=log_alpha - 1) if s.k == model.n_clusters_ else s for s in path
+        s._replace(log_p_calibrated=log_alpha - 1) if s.k == model.n_clusters_ else s for s in path
     )
     assert any("within a factor of 10 of alpha" in found for found, _ in doubts(model))
     assert verdict(model)[0] == "close"

@@ -157,7 +157,14 @@ def test_fitted_attributes_have_their_shapes_and_types(bk, settings):
     assert model.limit_reached_ is False
     assert (model.radius_ is None) == ("affinity" not in settings)
     assert model.n_features_in_ == 3
-    assert set(model.timings_) == {"graph", "eigenpairs", "embedding", "kmeans", "bounds"}
+    assert set(model.timings_) == {
+        "graph",
+        "eigenpairs",
+        "embedding",
+        "kmeans",
+        "bounds",
+        "bottlenecks",
+    }
     assert min(model.timings_.values()) >= 0
     np.testing.assert_array_equal(
         host(bk, model.labels_), host(bk, model.path_[model.n_clusters_ - 1].labels)

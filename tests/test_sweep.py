@@ -386,7 +386,7 @@ def test_no_power_is_told_apart_from_one_cluster(bk, m, n):
     with pytest.warns(PowerWarning, match=rf"{m} rows in {n} columns.*not enough evidence"):
         found = run(bk, D)
     assert found.n_clusters == 1
-    assert found.path[-1].reason == "rejected: the test has no power with this n and m"
+    assert found.path[-1].reason == "rejected: the test has no power with so few rows and columns"
     assert attainable_log_p(m, n) > math.log(0.01)
 
 

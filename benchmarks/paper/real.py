@@ -48,6 +48,7 @@ def table(task: dict[str, Any]) -> dict[str, Any]:
         n_components=N_SPECTACL if spectacl else "auto",
         max_clusters=MAX_K,
         full_path=True,
+        selection="first",
         backend=task["backend"],
         random_state=0,
     ).fit(X)

@@ -79,6 +79,7 @@ def _specialk(X: Any, graph: str) -> dict[str, Any]:
         n_components=N_COMPONENTS,
         max_clusters=MAX_K,
         full_path=True,
+        selection="first",
         random_state=0,
     ).fit(X)
     without = clone(model).set_params(full_path=False, drop_correlated=CORRELATED).fit(X)

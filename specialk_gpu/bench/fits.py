@@ -72,6 +72,7 @@ def _our_fit(case: Case, data: Inputs) -> Fit:
         n_components=case.n,
         max_clusters=case.k,
         full_path=True,
+        selection="first",
         backend=data.bk.name,
         random_state=0,
         verbose=1,
