@@ -25,6 +25,7 @@ from benchmarks.calibration.study import (
     N_COMPONENTS,
     border_tasks,
     decision_tasks,
+    second_look,
 )
 from benchmarks.markdown import table
 from benchmarks.paper.draw import FIGURES
@@ -33,8 +34,9 @@ from benchmarks.paper.runner import read
 from benchmarks.paper.shapes import TRUE_K
 from benchmarks.stamp import RESULTS
 from specialk_gpu import SpecialK, decide
-from specialk_gpu.bottlenecks import null_table, prepare, profile, z_of
+from specialk_gpu.bottlenecks import Bottlenecks, null_law, z_of
 from specialk_gpu.datasets import make_shape
+from specialk_gpu.sections import profile
 
 __all__ = ["calibration_page", "draw"]
 
@@ -164,7 +166,7 @@ def draw() -> Any:
     """Draw profiles of four sets, and z of the structureless ones against their length."""
     import matplotlib.pyplot as plt
 
-    fig, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    fig, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
     sets = {
         "moons": make_shape("moons", 0.1, random_state=0)[0],
         "circles": make_shape("circles", 0.1, random_state=0)[0],
@@ -173,19 +175,24 @@ def draw() -> Any:
     }
     for name, X in sets.items():
         model = SpecialK(n_clusters=2, backend="numpy", random_state=0).fit(X)
-        position, cut = profile(model.labels_, 2, prepare(model.affinity_matrix_), (0, 1))
+        graph = Bottlenecks(model.affinity_matrix_)
+        position, cut = profile(model.labels_, 2, graph.near, (0, 1))
         left.plot(position, cut, label=name)
     left.axvline(0, color="0.7", zorder=0)
     left.set(xlabel="rows from the border", ylabel="weight of the cut")
     left.legend()
     rows = rows_of("null")
-    length = [row["result"]["length"] for row in rows]
-    z = [z_of(row["result"]["between"], row["result"]["within"]) for row in rows]
-    right.scatter(length, z, s=3, color="0.6", lw=0, rasterized=True)
-    xs, scale = null_table()
-    for p, style in ((0.05, "-"), (0.01, "--")):
-        right.plot(xs, scale * halfnorm.isf(p), style, color="C3", label=f"p = {p}")
-    right.set(xscale="log", xlim=(5, 5000), ylim=(0, 8), xlabel="length in sections", ylabel="z")
+    for ax, law, seen in (
+        (middle, "graph", [row["result"]["near"] for row in rows]),
+        (right, "rows", [second_look(row["result"]) for row in rows]),
+    ):
+        z = [z_of(one["between"], one["within"]) for one in seen]
+        ax.scatter([one["length"] for one in seen], z, s=3, color="0.6", lw=0, rasterized=True)
+        xs, scale = null_law(law)
+        for p, style in ((0.05, "-"), (0.01, "--")):
+            ax.plot(xs, scale * halfnorm.isf(p), style, color="C3", label=f"p = {p}")
+        ax.set(xscale="log", xlim=(5, 5000), ylim=(0, 8), xlabel="length in sections", ylabel="z")
+        ax.set_title("the graph alone" if law == "graph" else "rows", fontsize=10)
     right.legend()
     return fig
 

@@ -39,6 +39,7 @@ __all__ = [
     "fitted_laws",
     "paper_k",
     "paper_tasks",
+    "second_look",
 ]
 
 SETS = {60: 100, 150: 100, 300: 100, 1000: 100, 3000: 40, 10000: 15}
