@@ -33,10 +33,11 @@ def mnist_path(content: dict[str, Any]) -> str:
     rows = []
     for row in content["seeds"][0]["path"]:
         star = "**" if row["k"] == content["n_clusters"] else ""
-        log_p = "" if row["log10_p"] is None else f"{row['log10_p']:.2f}"
-        cells = [row["k"], log_p, f"{row['inertia']:.3f}", f"{row['nmi']:.3f}"]
+        p = [row.get(name) for name in ("log10_p_calibrated", "log10_p")]
+        cells = [row["k"], *("" if x is None else f"{x:.2f}" for x in p)]
+        cells += [f"{row['inertia']:.3f}", f"{row['nmi']:.3f}"]
         rows.append([f"{star}{cell}{star}" if cell != "" else "" for cell in cells])
-    return table(["k", "log10 p", "inertia", "NMI"], rows)
+    return table(["k", "log10 p", "bound", "inertia", "NMI"], rows)
 
 
 def mnist_times(content: dict[str, Any]) -> str:

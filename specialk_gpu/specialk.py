@@ -56,13 +56,14 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     Builds a neighbour graph W, takes its n eigenpairs of largest magnitude, and clusters the
     rows of :math:`D = |V||\Lambda|^{1/2}` by k-means for k = 1, 2, ... For every pair of clusters
-    the ZZ Top Bound says how likely it is that the two are one cluster split in two; the first
-    k with a pair above `alpha` is one too many.
+    a p says how likely such a split of one cluster in two is; the first k with a pair above `alpha`
+    is one too many. By default it is the calibrated p, of bottlenecks in the graph; the paper's is
+    the ZZ Top Bound.
 
     Parameters
     ----------
     alpha : float, default=0.01
-        Level of the test, in (0, 1). It matters little; `n_components` matters much.
+        Level of the test, in (0, 1).
     n_clusters : int, default=None
         Cluster for this k and skip the test.
     min_clusters, max_clusters : int, default=1 and 50
@@ -79,8 +80,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
     metric : {"euclidean", "cosine"}
         Distance between rows; "cosine" scales them to length 1 first. For others, precompute.
     n_components : int or "auto", default="auto"
-        n, the number of eigenpairs: the more, the finer the splits that are accepted. "auto" is
-        200 below 5,000 rows and 1,000 from there on; never more than m - 1.
+        n, the number of eigenpairs: the more, the finer the splits that the bound accepts; to the
+        calibrated p it matters little. "auto" is 200 below 5,000 rows and 1,000 from there on;
+        never more than m - 1.
     n_kmeans_components : int or None, default=50
         Columns of D, those of largest norm, that k-means sees; None for all. The bound takes all.
     drop_correlated : float, default=None
@@ -88,8 +90,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
     full_path : bool, default=False
         Go on to `max_clusters` after the decision.
     selection : {"calibrated", "first", "watershed"}, default="calibrated"
-        The paper's rule; or the last k before the largest drop in certainty; or the paper's rule
-        with the calibrated p, of bottlenecks in the graph, which `n_components` does not decide.
+        What decides: the calibrated p (see ``specialk_gpu.bottlenecks``); or the bound, which is
+        the paper's rule; or the largest drop in the bound's certainty, after the last such k.
     n_pairs : int, default=None
         Test only the pairs of highest cut; None for all.
     n_init : int, default=10

@@ -40,10 +40,9 @@ VARIANTS = {  # of SpecialK: the key of the result, and the name
 }
 
 
-def measured(name: str) -> str:
-    """Say where the results of an experiment were measured: once for each kind of machine."""
-    path = RESULTS / f"{name}.jsonl"
-    found = stamps(path)
+def measured(*names: str) -> str:
+    """Say where the results of experiments were measured: once for each kind of machine."""
+    found = [stamp for name in names for stamp in stamps(RESULTS / f"{name}.jsonl")]
     commits = ", ".join(dict.fromkeys(stamp["commit"][:7] for stamp in found if stamp["commit"]))
     machines = " ".join(dict.fromkeys(machine(stamp) for stamp in found))
     return f"Measured on {machines} With the code of {commits}."
@@ -196,7 +195,8 @@ Every experiment of the paper [[HD19]](references.md#hd19), on this library, bes
 says. This page is written by `python -m benchmarks.tables`, and its figures are drawn by
 `python -m benchmarks.paper.draw`, from the files in `benchmarks/results` that the commands named
 here wrote. A command that is stopped goes on where it was when it is run again; `--quick` takes a
-few small tasks. `pip install 'specialk-gpu[bench]'` brings what they need; of that, ClustPy asks
+few small tasks. SpecialK decides by the paper's rule here, `selection="first"`; what the default
+finds on the same shapes is in {{doc}}`calibration`. `pip install 'specialk-gpu[bench]'` brings what they need; of that, ClustPy asks
 for PyTorch, which nothing here uses, so that `pip install --no-deps clustpy` will do.
 
 ## Figure 1: the data
@@ -332,7 +332,9 @@ def advice() -> str:
     nothing, mixture = ("uniform", "normal"), ("mixture",)
     small, large = {"low": 0, "high": 5000}, {"low": 5000, "high": 10**6}
     middle = {"low": 1001, "high": 10**6}
-    return f"""- **Take `"auto"` and `selection="first"` to be rather sure of a split.** With
+    return f"""- **Take the default, `selection="calibrated"`, for a k that n does not decide**: see
+  {{doc}}`calibration`. What follows is about the paper's rule.
+- **Take `"auto"` and `selection="first"` to be rather sure of a split.** With
   $n = 200$ below 5,000 rows it split {count(nothing, 200, "k", None, **small)} sets without
   clusters, with $n = 1000$ from there on {count(nothing, 1000, "k", None, **large)}. It errs on the
   other side: of the sets of five normal clusters it found all five in
@@ -357,7 +359,7 @@ def sensitivity_page() -> str:
     return f"""# What n does
 
 `n_components`, the number n of eigenvectors, is the one parameter that decides how readily
-SpecialK splits. The logarithm of the bound is
+the paper's rule splits. The logarithm of the bound is
 
 $$\\ln p = \\ln |J| - \\frac{{t^2 / 2}}{{n \\sigma^2 + t / 3}},$$
 

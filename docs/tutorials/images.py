@@ -12,16 +12,13 @@ from specialk_gpu.datasets import load_mnist
 # first try, and on a machine without network, 1,797 images of 8 x 8 pixels do as well.
 if os.environ.get("SPECIALK_MNIST"):
     X, digits = load_mnist()
-    shape, n_components = (28, 28), 1000
+    shape = (28, 28)
 else:
     X, digits = load_digits(return_X_y=True)
-    shape, n_components = (8, 8), 800
+    shape = (8, 8)
 
 # full_path goes on after the decision, so that the path shows what lies beyond.
-model = SpecialK(
-    n_components=n_components, full_path=True, max_clusters=11, backend="auto", random_state=0
-)
-model.fit(X)
+model = SpecialK(full_path=True, max_clusters=11, backend="auto", random_state=0).fit(X)
 print(model.path_)
 print(f"{model.n_clusters_} clusters in {sum(model.timings_.values()):.1f} s")
 
