@@ -20,11 +20,14 @@ thread is long, and a split may take the thinnest of its many sections. There ar
 null.json: for rows, and, wider, for graphs alone.
 
 Cuts of a few rows say little in the graph of 10 neighbours. There that of 30 decides, if the rows
-are known: its cuts weigh more, and are fewer. One that weighs far more has edges which leap from
-one part of a set to another, as between the turns of a roll, and then the first graph decides. That
-no edge of 30 neighbours joins a piece to the rest is evidence by itself: along a line, a gap is
-wider than the r spacings before it with probability 2^-r, in more dimensions more seldom, and there
-are m gaps.
+are known: its cuts weigh more, and are fewer. But a cut that weighs far more in it has edges which
+may leap from one part of a set to another, as between the turns of a roll: for these the law is
+wider. And what is smaller than its neighbourhoods is joined to others in it: that is left to the
+first graph.
+
+A gap around a piece that no edge joins to others is evidence by itself. Along a line, one is wider
+than the r spacings before it with probability 2^-r, in more dimensions more seldom, and there are m
+places for it; r is the least number of rows that a row on either side has nearer than the other.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from scipy.special import log_ndtr
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.duplicates import duplicate_groups
-from specialk_gpu.graph import normalised, symmetric_graph
+from specialk_gpu.graph import knn_graph, normalised, rows_of_entries, symmetric_graph
 from specialk_gpu.neighbors import nearest_neighbors
 from specialk_gpu.sections import Graph, prepare, sections_of
 
@@ -59,6 +62,7 @@ ROUGH = 0.7  # weight of a smooth cut by that of a rough one
 NEAR, WIDE = 10, 30  # neighbours of a row in the first graph looked at, and in the second
 LEAST_ROWS = 3 * WIDE  # of the second: below, most rows are neighbours of most
 THIN = 15  # weight of a cut, below which it says little
+LEAP = 2.5  # times that the law is wider for cuts with edges that leap
 SURE = math.log(1e-4)  # of a log p, by the wider law, that needs no second look
 
 
@@ -77,6 +81,10 @@ class Bottleneck(NamedTuple):
     length : float
         Rows of the two sides together by `within`; for what no edge joins to others, those of its
         cluster and of the largest other one.
+    side : int
+        Rows of the smaller side, or of what no edge joins to others, that hold together.
+    rows : array of int, or None
+        Those of what no edge joins to others.
     """
 
     log_p: float
@@ -84,6 +92,8 @@ class Bottleneck(NamedTuple):
     between: float
     within: float
     length: float
+    side: int
+    rows: Any = None
 
 
 class Bottlenecks:
@@ -94,26 +104,34 @@ class Bottlenecks:
     W : csr_matrix of shape (m, m)
         Symmetric similarities, trusted; `specialk_gpu.affinity_matrix` checks them.
     X : float array of shape (m, d), optional
-        The rows, of which W is the graph of 10 neighbours, and that of 30 is made if it is needed.
+        The rows, of which W is the graph of 10 neighbours. Of equal rows one is looked at.
 
     Attributes
     ----------
     near : Graph
-        Of W.
+        Of W, or of 10 neighbours among the distinct rows.
     """
 
     def __init__(self, W: Any, X: Any = None) -> None:
+        self._first, self.n_rows = None, W.shape[0]
+        if X is not None and (groups := duplicate_groups(X)) is not None:
+            self._first = groups[0]
+            X = X[self._first]
+            W = knn_graph(X, min(NEAR, X.shape[0] - 1)) if X.shape[0] > 1 else W[:1, :1]
         self.near = prepare(W)
         self._X = X
+
+    @cached_property
+    def _nearest(self) -> Any:
+        """The 30 nearest neighbours of each row, or all others if they are fewer."""
+        return nearest_neighbors(self._X, min(WIDE, self._X.shape[0] - 1)).indices
 
     @cached_property
     def wide(self) -> Graph | None:
         """The graph of 30 neighbours, where the rows are known, and enough."""
         if self._X is None or self._X.shape[0] < LEAST_ROWS:
             return None
-        bk, indices = backend_of(self._X), nearest_neighbors(self._X, WIDE).indices
-        W = normalised(symmetric_graph(bk, indices, None))
-        return prepare(W, _n_distinct(bk.xp, indices, duplicate_groups(self._X)))
+        return prepare(normalised(symmetric_graph(backend_of(self._X), self._nearest, None)))
 
     def attainable_log_p(self) -> float:
         """Return the lowest log p that two perfectly separated clusters could reach.
@@ -121,8 +139,17 @@ class Bottlenecks:
         They are complete graphs, halves of which are joined by an eighth of all rows. Where each
         row has more neighbours than that leaves room for, they cannot be separate.
         """
-        m, starts = self.near.S.shape[0], self.near.S.indptr
-        if m < 2 * (int((starts[1:] - starts[:-1]).min()) + 1):
+        S, m = self.near.S, self.near.S.shape[0]
+        if not S.nnz:
+            return 0.0
+        xp = backend_of(S).xp
+        row = rows_of_entries(S, "similarities")
+        sums = [
+            xp.bincount(row, x, minlength=m) if row.size else xp.zeros(m)
+            for x in (S.data, S.data**2)
+        ]
+        n_neighbors = float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
+        if m < 2 * (n_neighbors + 1) - 1e-6:
             return 0.0
         return log_p_of(0.0, m / 8, 8.0, "graph" if self._X is None else "rows")
 
@@ -138,34 +165,77 @@ class Bottlenecks:
         Returns
         -------
         Bottleneck
+            One of the k - 1 clusters there were before has been split, the one where it looked
+            best: p is multiplied by as many.
         """
+        if self._first is not None:
+            labels = labels[self._first]
+            absent = np.flatnonzero(backend_of(labels).to_numpy(_counts(labels, k)) == 0)
+            if absent.size:  # a cluster of copies alone
+                return Bottleneck(0.0, (0, int(absent[0]) or 1), 0.0, 0.0, 0.0, 0)
         found = borders(labels, k, self.near, "graph")
-        if self._X is not None:
-            found = self._looked_at_again(labels, k, found)
-        worst = max(found)
+        more = math.log(k - 1)
+        if self._X is None:
+            judged = [one._replace(log_p=min(0.0, one.log_p + more)) for one in found]
+        else:
+            judged = self._judged(labels, k, found, more)
+        worst = max(judged, key=lambda one: (one.log_p, one.pair))
         a, b = worst.pair
-        return worst._replace(pair=(a, b) if a < b else (0, a or 1))
+        return worst._replace(pair=(a, b) if a < b else (0, a or 1), rows=None)
 
-    def _looked_at_again(self, labels: Any, k: int, found: list[Bottleneck]) -> list[Bottleneck]:
-        """Judge borders by the law of rows, those of thin cuts in the wide graph."""
-        sure = {one for one in found if one.within < THIN and one.log_p <= SURE}
-        thin = {one.pair for one in found if one.within < THIN and one not in sure}
+    def _judged(
+        self, labels: Any, k: int, found: list[Bottleneck], more: float
+    ) -> list[Bottleneck]:
+        """Judge borders of rows: heavy cuts by their law, thin ones by a second look.
+
+        Where that cannot be, as in what is smaller than its neighbourhoods, they keep the p of the
+        graph alone.
+        """
         certain = any(one.log_p == 0 and one.within >= THIN for one in found)
+        doubtful = {
+            one.pair for one in found if one.within < THIN and one.log_p > SURE and one.side > WIDE
+        }
         again = []
-        if thin and not certain and self.wide is not None:
-            again = borders(labels, k, self.wide, "rows", thin)
-        return [one if one in sure else _by_rows(one, again) for one in found]
+        if doubtful and not certain and self.wide is not None:
+            again = borders(labels, k, self.wide, "rows", doubtful)
+        judged = []
+        for one in found:
+            if one.within >= THIN:
+                log_p = log_p_of(one.between, one.within, one.length, "rows")
+                border = one._replace(log_p=log_p)
+            else:
+                border = _second_look(one, again) if one.pair in doubtful else one
+            log_p = min(0.0, border.log_p + more)
+            if one.rows is not None and log_p > SURE and not certain:
+                log_p = min(log_p, self._log_p_of_gap(one.rows))
+            judged.append(border._replace(log_p=log_p))
+        return judged
+
+    def _log_p_of_gap(self, rows: Any) -> float:
+        """Bound the probability that rows lie so far from the others where there is no cluster."""
+        bk, nearest = backend_of(self._X), self._nearest
+        inside = bk.xp.zeros(nearest.shape[0], dtype=bool)
+        inside[rows] = True
+        across = inside[nearest] != inside[:, None]
+        nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
+        return log_p_of_gap(nearest.shape[0], int(nearer.min()))
 
 
-def _by_rows(one: Bottleneck, again: list[Bottleneck]) -> Bottleneck:
-    """Judge a border by the law of rows: as the wide graph has it, if that is the same place."""
-    if one.within < THIN:
-        a, b = one.pair
-        same = [other for other in again if other.pair == (a, b) or (a == b and a in other.pair)]
-        other = max(same, default=None)
-        if other and not leaps(one.within, other.within):
-            return other
-    return one._replace(log_p=log_p_of(one.between, one.within, one.length, "rows"))
+def _second_look(one: Bottleneck, again: list[Bottleneck]) -> Bottleneck:
+    """Return a border as the wide graph has it, if that is the same place."""
+    a, b = one.pair
+    same = [other for other in again if other.pair == (a, b) or (a == b and a in other.pair)]
+    if not same:
+        return one
+    other = max(same, key=lambda other: other.log_p)
+    if not leaps(one.within, other.within):
+        return other
+    log_p = log_p_of(other.between, other.within, other.length, "rows", LEAP)
+    return other._replace(log_p=log_p)
+
+
+def _counts(labels: Any, k: int) -> Any:
+    return backend_of(labels).xp.bincount(labels, minlength=k)
 
 
 def leaps(near: float, wide: float) -> bool:
@@ -178,7 +248,11 @@ def leaps(near: float, wide: float) -> bool:
 
 @on_its_device
 def borders(
-    labels: Any, k: int, graph: Graph, law: str, wanted: set[tuple[int, int]] | None = None
+    labels: Any,
+    k: int,
+    graph: Graph,
+    law: str,
+    wanted: set[tuple[int, int]] | None = None,
 ) -> list[Bottleneck]:
     """Measure the borders of a clustering in one graph.
 
@@ -204,41 +278,41 @@ def borders(
     would count all its borders as one. What no edge joins to the rest, or none that a walker would
     take, has no border; it is compared with its own heaviest cut along its second eigenvector.
     """
-    sections, owner = sections_of(graph, labels, k)
+    sections = sections_of(graph, labels, k)
+    owner, core = sections.owner, sections.core
     found, joined = [], set()
     for i, j in sections.touching():
         joined |= {i, j}
         a, b = sorted((int(owner[i]), int(owner[j])))
         if wanted is None or wanted & {(a, b), (a, a), (b, b)}:
-            between, within, size = sections.measure(i, j)
-            found.append(_bottleneck((a, b), between, within, size, law))
+            between, within = sections.measure(i, j)
+            length = sections.size(i, j) / max(within, 1e-300)
+            log_p, side = log_p_of(between, within, length, law), int(min(core[i], core[j]))
+            found.append(Bottleneck(log_p, (a, b), between, within, length, side))
     if wanted is None and any(one.log_p == 0 and one.within >= THIN for one in found):
         return found
-    rows = np.bincount(owner, np.diff(sections.ends), minlength=k)  # of each label
+    n_rows = np.bincount(owner, np.diff(sections.ends), minlength=k)  # of each label
     for i in sorted(set(range(owner.size)) - joined):
         a = int(owner[i])
         if wanted is None or any(a in pair for pair in wanted):
-            size = rows[a] + np.delete(rows, a).max()
-            one = _bottleneck((a, a), 0.0, sections.own_width(i), size, law)
-            log_p = min(one.log_p, log_p_of_gap(labels.size, sections.gap(i)))
-            found.append(one._replace(log_p=log_p))
+            within, rows = sections.own_width(i), sections.rows(i)
+            length = float(n_rows[a] + np.delete(n_rows, a).max()) / max(within, 1e-300)
+            log_p = log_p_of(0.0, within, length, law)
+            one = Bottleneck(log_p, (a, a), 0.0, within, length, int(core[i]), rows)
+            found.append(one)
     return found
 
 
-def _bottleneck(
-    pair: tuple[int, int], between: float, within: float, size: int, law: str
-) -> Bottleneck:
-    length = float(size) / max(within, 1e-300)
-    return Bottleneck(log_p_of(between, within, length, law), pair, between, within, length)
+def log_p_of(between: float, within: float, length: float, law: str, wider: float = 1.0) -> float:
+    """Return the logarithm of the probability of such a bottleneck where there is none.
 
-
-def log_p_of(between: float, within: float, length: float, law: str) -> float:
-    """Return the logarithm of the probability of such a bottleneck where there is none."""
+    By a law, or one that is so many times wider.
+    """
     if within <= 0:
         return 0.0
     lengths, scales = null_law(law)
     scale = float(np.interp(math.log(length), np.log(lengths), scales))
-    return min(0.0, math.log(2) + float(log_ndtr(-z_of(between, within) / scale)))
+    return min(0.0, math.log(2) + float(log_ndtr(-z_of(between, within) / (wider * scale))))
 
 
 def log_p_of_gap(n_rows: int, n_nearer: int) -> float:
@@ -252,15 +326,6 @@ def log_p_of_gap(n_rows: int, n_nearer: int) -> float:
 def z_of(between: float, within: float) -> float:
     """Return by how much the border is lighter, in units of chance; 0 where it is not."""
     return max(0.0, 2 * (math.sqrt(ROUGH * within) - math.sqrt(max(between, 0.0))))
-
-
-def _n_distinct(xp: Any, indices: Any, groups: tuple[Any, Any] | None) -> Any:
-    """Count the distinct rows among the neighbours (m, r) of each row; groups are of equal rows."""
-    m, r = indices.shape
-    if groups is None:
-        return xp.full(m, r)
-    group = xp.sort(groups[1][indices], axis=1)
-    return 1 + (group[:, 1:] > group[:, :-1]).sum(axis=1)
 
 
 @cache

@@ -31,8 +31,6 @@ class Graph(NamedTuple):
         Half the inverse of the sums of its rows.
     row, column, weight : arrays of shape (e,)
         Its edges, each once.
-    n_distinct : int array of shape (m,), or None
-        Distinct rows among the nearest neighbours that a row is joined to; None: not known.
     widths : dict
         The own widths of parts of it, by first row, number and sum of the rows.
     """
@@ -42,11 +40,10 @@ class Graph(NamedTuple):
     row: Any
     column: Any
     weight: Any
-    n_distinct: Any
     widths: dict[tuple[int, int, int], float]
 
 
-def prepare(W: Any, n_distinct: Any = None) -> Graph:
+def prepare(W: Any) -> Graph:
     """Prepare a symmetric csr_matrix (m, m) of similarities; those of a row to itself do not count.
 
     W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
@@ -61,10 +58,10 @@ def prepare(W: Any, n_distinct: Any = None) -> Graph:
         W = bk.sparse.csr_matrix(content, shape=W.shape)
         row = row[other]
     S = normalised(W)
-    degree = xp.bincount(row, S.data, minlength=S.shape[0])
+    degree = xp.bincount(row, S.data, minlength=S.shape[0]) if row.size else xp.zeros(S.shape[0])
     step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
     once = row < S.indices
-    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once], n_distinct, {})
+    return Graph(S, step, row[once].astype(np.int32), S.indices[once], S.data[once], {})
 
 
 @on_its_device
@@ -84,22 +81,24 @@ def profile(labels: Any, k: int, graph: Graph, pair: tuple[int, int]) -> tuple[A
         Rows before the cut, less those of the first piece: 0 is the border.
     weight : float64 array of shape (c,)
     """
-    sections, _ = sections_of(graph, labels, k)
+    sections = sections_of(graph, labels, k)
     cuts, known = sections.cuts(*pair)
     at = backend_of(labels).xp.flatnonzero(known)
     return at + 1 - sections.rows(pair[0]).size, cuts[at]
 
 
-def sections_of(graph: Graph, labels: Any, k: int) -> tuple[Sections, np.ndarray]:
-    """Return what can be cut, and the label that owns each piece."""
+def sections_of(graph: Graph, labels: Any, k: int) -> Sections:
+    """Return what can be cut."""
     bk = backend_of(labels)
-    piece, owner = _pieces(bk, graph, labels, k)
+    piece, owner, core = _pieces(bk, graph, labels, k)
     F = _walked(bk, graph, piece, owner.size)
-    return Sections(bk, graph, _with_strays(bk, piece, F), F), owner
+    return Sections(bk, graph, _with_strays(bk, piece, F), F, owner, core)
 
 
-def _pieces(bk: ModuleType, graph: Graph, labels: Any, k: int) -> tuple[Any, np.ndarray]:
-    """Return the piece of each row (m,), and the label that owns each piece, on the host.
+def _pieces(
+    bk: ModuleType, graph: Graph, labels: Any, k: int
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Return the piece of each row (m,); and of each piece, on the host, its label and its rows.
 
     A piece is a component of a cluster that holds a tenth of it. What is smaller has strayed, and
     belongs to the piece around it; it is marked by -1 - the largest piece of its label.
@@ -110,19 +109,20 @@ def _pieces(bk: ModuleType, graph: Graph, labels: Any, k: int) -> tuple[Any, np.
     ends = xp.concatenate([row, column]), xp.concatenate([column, row])
     G = bk.sparse.csr_matrix((xp.ones(2 * row.size), ends), shape=(m, m))
     count, component = bk.connected_components(G)
-    if count == k:
-        return labels, np.arange(k)
     sizes = bk.to_numpy(xp.bincount(component, minlength=count))
-    owner = bk.to_numpy(labels[xp.unique(component, return_index=True)[1]])
-    piece, owners = np.empty(count, dtype=np.int32), []
+    if count == k:
+        return labels, np.arange(k), bk.to_numpy(xp.bincount(labels, minlength=k))
+    label_of = bk.to_numpy(labels[xp.unique(component, return_index=True)[1]])
+    piece, owner, core = np.empty(count, dtype=np.int32), [], []
     for label in range(k):
-        own = np.flatnonzero(owner == label)
+        own = np.flatnonzero(label_of == label)
         own = own[np.argsort(-sizes[own], kind="stable")]
         n_pieces = max(1, int((sizes[own] >= max(2, PIECE * sizes[own].sum())).sum()))
-        piece[own] = -1 - len(owners)  # a stray, and where it goes if nowhere else
-        piece[own[:n_pieces]] = len(owners) + np.arange(n_pieces)
-        owners += [label] * n_pieces
-    return bk.asarray(piece)[component], np.array(owners)
+        piece[own] = -1 - len(owner)  # a stray, and where it goes if nowhere else
+        piece[own[:n_pieces]] = len(owner) + np.arange(n_pieces)
+        owner += [label] * n_pieces
+        core += sizes[own[:n_pieces]].tolist()
+    return bk.asarray(piece)[component], np.array(owner), np.array(core)
 
 
 def _walked(bk: ModuleType, graph: Graph, piece: Any, k: int) -> Any:
@@ -146,11 +146,28 @@ def _with_strays(bk: ModuleType, piece: Any, F: Any) -> Any:
 
 
 class Sections:
-    """The rows and edges of a graph, sorted by pieces, and the cuts through pairs of pieces."""
+    """The rows and edges of a graph, sorted by pieces, and the cuts through pairs of pieces.
 
-    def __init__(self, bk: ModuleType, graph: Graph, piece: Any, F: Any) -> None:
+    Attributes
+    ----------
+    owner : int array of shape (n_pieces,), on the host
+        The label of each piece.
+    core : int array of shape (n_pieces,), on the host
+        Its rows without strays.
+    """
+
+    def __init__(
+        self,
+        bk: ModuleType,
+        graph: Graph,
+        piece: Any,
+        F: Any,
+        owner: np.ndarray,
+        core: np.ndarray,
+    ) -> None:
         xp, k = bk.xp, F.shape[1]
         self.bk, self.k, self.F, self.graph = bk, k, F, graph
+        self.owner, self.core = owner, core
         self.order = xp.argsort(piece, kind="stable")
         ends = xp.searchsorted(piece[self.order], xp.arange(k + 1, dtype=piece.dtype))
         a, b = piece[graph.row], piece[graph.column]
@@ -165,6 +182,10 @@ class Sections:
         """Return the rows of a piece."""
         return self.order[self.ends[i] : self.ends[i + 1]]
 
+    def size(self, i: int, j: int) -> int:
+        """Return the rows of two pieces."""
+        return int(sum(self.ends[x + 1] - self.ends[x] for x in (i, j)))
+
     def _between(self, i: int, j: int) -> slice:
         """Return where the edges between two pieces i <= j are."""
         return slice(*self.bounds[i * self.k + j : i * self.k + j + 2])
@@ -177,16 +198,6 @@ class Sections:
             if i < j and float(self.edges[2][self._between(i, j)].sum()) > APART:
                 joined.append((i, j))
         return joined
-
-    def gap(self, i: int) -> int:
-        """Return how many distinct rows each row of a piece has nearer than any of the others.
-
-        At least so many; 0 where that is not known, or an edge leads out.
-        """
-        joined = np.diff(self.bounds).reshape(self.k, self.k)
-        if self.graph.n_distinct is None or joined[i].sum() + joined[:, i].sum() > 2 * joined[i, i]:
-            return 0
-        return int(self.graph.n_distinct[self.rows(i)].min())
 
     def own_width(self, i: int) -> float:
         """Return the heaviest cut of the largest component of a piece, by its eigenvector."""
@@ -204,8 +215,8 @@ class Sections:
         edges = [self.bk.xp.concatenate([x[part] for part in parts]) for x in self.edges]
         return _profile(self.bk.xp, other / (own + other), rows, edges, self.place)
 
-    def measure(self, i: int, j: int) -> tuple[float, float, int]:
-        """Return the cut between two pieces, the lighter of the heaviest within, and their rows."""
+    def measure(self, i: int, j: int) -> tuple[float, float]:
+        """Return the cut between two pieces, and the lighter of the heaviest within them."""
         xp = self.bk.xp
         cuts, known = self.cuts(i, j)
         cuts = xp.where(known, cuts, 0)
@@ -213,8 +224,7 @@ class Sections:
         whole = self.edges[2][self._between(i, j)].sum()
         weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border], whole])
         left, right, level, whole = self.bk.to_numpy(weights).tolist()
-        between = max(min(level, whole), whole / 2) if level > 0 else whole
-        return between, min(left, right), int(cuts.size) + 1
+        return (max(min(level, whole), whole / 2) if level > 0 else whole), min(left, right)
 
 
 def _profile(xp: Any, f: Any, rows: Any, edges: list[Any], place: Any) -> tuple[Any, Any]:

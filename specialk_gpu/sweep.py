@@ -350,17 +350,13 @@ def _warn_if_untried(S: Any) -> None:
 
 
 def _calibrated(step: Step, n_found: int, graph: Any, timings: dict[str, float]) -> Step:
-    """Add the calibrated p to a step, and its pair.
-
-    One of the k - 1 clusters there were before has been split, the one where it looked best.
-    """
+    """Add the calibrated p to a step, and its pair."""
     if n_found < step.k:
         return step._replace(log_p_calibrated=0.0)
     clock = time.perf_counter()
     found = graph.widest(step.labels, step.k)
     timings["bottlenecks"] = timings.get("bottlenecks", 0.0) + time.perf_counter() - clock
-    log_p = min(0.0, found.log_p + math.log(step.k - 1))
-    return step._replace(log_p_calibrated=log_p, pair=found.pair)
+    return step._replace(log_p_calibrated=found.log_p, pair=found.pair)
 
 
 def _check_arguments(
@@ -386,7 +382,7 @@ def _check_arguments(
     if selection not in SELECTIONS:
         msg = f"selection must be one of {SELECTIONS}, got {selection!r}."
         raise ValueError(msg)
-    shape = np.shape(W.near.S if isinstance(W, Bottlenecks) else W)
+    shape = (W.n_rows,) * 2 if isinstance(W, Bottlenecks) else np.shape(W)
     if selection == "calibrated" and shape != (D.shape[0],) * 2:
         got = "none" if W is None else f"one of shape {shape}"
         msg = f"selection='calibrated' needs the graph W of the {D.shape[0]} rows of D, got {got}."

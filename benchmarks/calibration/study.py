@@ -26,7 +26,7 @@ from benchmarks.paper.rivals import RIVALS
 from benchmarks.paper.shapes import GRAPHS, figure2_tasks, points
 from specialk_gpu import SpecialK, decide, eigenpairs, nearest_neighbors, neighbors_graph
 from specialk_gpu.baselines import eigengap, stsc
-from specialk_gpu.bottlenecks import THIN, Bottlenecks, borders, leaps, z_of
+from specialk_gpu.bottlenecks import LEAP, THIN, WIDE, Bottlenecks, borders, leaps, z_of
 from specialk_gpu.datasets import load_mnist
 
 __all__ = [
@@ -47,6 +47,8 @@ LENGTHS = (8, 10, 12, 14, 16, 18, 20, 24, 28, 34, 40, 50, 70, 100, 200, 400, 800
 LEVELS = (0.1, 0.05)  # at which no family may exceed the law
 N_ROUNDS = 200  # of the fit
 LEAST = 0.3  # scale, however short
+NOTHING = {"between": 1.0, "within": 0.0, "length": 1.0}
+BORDER = ("between", "within", "length", "side")
 MOST_NEIGHBORS = 30  # with which gaps are looked for
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 5, 20000: 2}
 HARD_SETS = {150: 40, 300: 40, 1000: 40}
@@ -78,17 +80,19 @@ def border(task: dict[str, Any]) -> dict[str, Any]:
     graphs, out = Bottlenecks(model.affinity_matrix_, X), {}
     for name, graph in (("near", graphs.near), ("wide", graphs.wide)):
         if graph is not None:
-            found = max(borders(model.labels_, 2, graph, "rows"))
-            out[name] = {"between": found.between, "within": found.within, "length": found.length}
+            found = max(borders(model.labels_, 2, graph, "rows"), key=lambda one: one.log_p)
+            out[name] = {key: getattr(found, key) for key in BORDER}
     return out | {"gap": _widest_gap(X)}
 
 
-def second_look(result: dict[str, Any]) -> dict[str, float]:
-    """Return the border in that graph which decides."""
+def second_look(result: dict[str, Any]) -> tuple[dict[str, float], float] | None:
+    """Return the border that the law of rows judges, and how many times wider; or None."""
     near, wide = result["near"], result.get("wide")
-    if wide is None or near["within"] >= THIN or leaps(near["within"], wide["within"]):
-        return near
-    return wide
+    if near["within"] >= THIN:
+        return near, 1.0
+    if wide is None or near["side"] <= WIDE:
+        return None
+    return wide, LEAP if leaps(near["within"], wide["within"]) else 1.0
 
 
 def _widest_gap(X: np.ndarray) -> int:
@@ -102,21 +106,26 @@ def _widest_gap(X: np.ndarray) -> int:
 
 
 def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
-    """Fit the law of borders where the rows are known, and that of graphs alone."""
-    graph = [row["result"]["near"] for row in rows]
+    """Fit the law of borders where the rows are known, and that of graphs alone.
+
+    A border that the first does not judge has z = 0 there.
+    """
+    near = [(row["result"]["near"], 1.0) for row in rows]
     groups = [f"{row['task']['family']} {row['task']['d']} {row['task']['m']}" for row in rows]
-    seen = [second_look(row["result"]) for row in rows]
-    return {"graph": fitted_law(graph, groups), "rows": fitted_law(seen, groups)}
+    seen = [second_look(row["result"]) or (NOTHING, 1.0) for row in rows]
+    return {"graph": fitted_law(near, groups), "rows": fitted_law(seen, groups)}
 
 
-def fitted_law(found: list[dict[str, float]], names: list[str]) -> dict[str, list[float]]:
+def fitted_law(
+    found: list[tuple[dict[str, float], float]], names: list[str]
+) -> dict[str, list[float]]:
     """Fit the scale of z over the length: the least, rising, that no group of sets exceeds.
 
-    A group, of one name, exceeds the law if more than a share p of it lies beyond the law's
-    quantile of p, for one of the levels.
+    Borders come with how many times wider the law is for them. A group, of one name, exceeds the
+    law if more than a share p of it lies beyond the law's quantile of p, for one of the levels.
     """
-    length = np.log([border["length"] for border in found])
-    z = np.array([z_of(border["between"], border["within"]) for border in found])
+    length = np.log([border["length"] for border, _ in found])
+    z = np.array([z_of(border["between"], border["within"]) / wider for border, wider in found])
     names = np.array(names)
     groups = [names == name for name in np.unique(names)]
     at, scale = np.log(LENGTHS), np.full(len(LENGTHS), LEAST)
