@@ -99,37 +99,52 @@ class Bottleneck(NamedTuple):
 class Bottlenecks:
     """The graphs of a set of rows, in which to look for bottlenecks between clusters.
 
+    Made when they are needed.
+
     Parameters
     ----------
-    W : csr_matrix of shape (m, m)
-        Symmetric similarities, trusted; `specialk_gpu.affinity_matrix` checks them.
+    W : csr_matrix of shape (m, m), or None
+        Symmetric similarities, trusted; `specialk_gpu.affinity_matrix` checks them. Of rows the
+        graph of their 10 neighbours, if it is at hand.
     X : float array of shape (m, d), optional
-        The rows, of which W is the graph of 10 neighbours. Of equal rows one is looked at.
+        The rows. Of equal ones one is looked at.
 
     Attributes
     ----------
-    near : Graph
-        Of W, or of 10 neighbours among the distinct rows.
+    n_rows : int
+        m.
     """
 
     def __init__(self, W: Any, X: Any = None) -> None:
-        self._first, self.n_rows = None, W.shape[0]
-        if X is not None and (groups := duplicate_groups(X)) is not None:
-            self._first = groups[0]
-            X = X[self._first]
-            W = knn_graph(X, min(NEAR, X.shape[0] - 1)) if X.shape[0] > 1 else W[:1, :1]
-        self.near = prepare(W)
-        self._X = X
+        self._W, self._X = W, X
+        self.n_rows = W.shape[0] if X is None else X.shape[0]
+
+    @cached_property
+    def _first(self) -> Any:
+        """The first of each group of equal rows; None if all differ."""
+        groups = None if self._X is None else duplicate_groups(self._X)
+        return None if groups is None else groups[0]
+
+    @cached_property
+    def _distinct(self) -> Any:
+        return self._X if self._first is None else self._X[self._first]
+
+    @cached_property
+    def near(self) -> Graph:
+        """The graph that was given, or that of the 10 neighbours of distinct rows."""
+        if self._W is not None and self._first is None:
+            return prepare(self._W)
+        return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
 
     @cached_property
     def _nearest(self) -> Any:
         """The 30 nearest neighbours of each row, or all others if they are fewer."""
-        return nearest_neighbors(self._X, min(WIDE, self._X.shape[0] - 1)).indices
+        return nearest_neighbors(self._distinct, min(WIDE, self._distinct.shape[0] - 1)).indices
 
     @cached_property
     def wide(self) -> Graph | None:
         """The graph of 30 neighbours, where the rows are known, and enough."""
-        if self._X is None or self._X.shape[0] < LEAST_ROWS:
+        if self._X is None or self._distinct.shape[0] < LEAST_ROWS:
             return None
         return prepare(normalised(symmetric_graph(backend_of(self._X), self._nearest, None)))
 

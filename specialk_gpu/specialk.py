@@ -539,13 +539,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     def _bottlenecks(self, X: Any, W: Any) -> Bottlenecks:
         """Return where bottlenecks are looked for: the law of their p knows nearest neighbours."""
-        m = W.shape[0]
-        if self.affinity == "precomputed" or m == 1:
+        if self.affinity == "precomputed" or W.shape[0] == 1:
             return Bottlenecks(W)
         known = (self.affinity, self.weights) == ("nearest_neighbors", "connectivity")
-        if known and NEAR <= self.n_neighbors < WIDE:
-            return Bottlenecks(W, X)
-        return Bottlenecks(knn_graph(X, min(NEAR, m - 1)), X)
+        return Bottlenecks(W if known and NEAR <= self.n_neighbors < WIDE else None, X)
 
     def _eigenpairs(self, W: Any, rng: Any) -> Eigenpairs:
         """Compute the eigenpairs, and say what is noteworthy about the graph."""

@@ -280,7 +280,7 @@ def sweep(
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
     last = n_clusters or min(max_clusters, m)
-    graph = None
+    graph, clock = None, time.perf_counter()
     if selection == "calibrated":
         graph = W if isinstance(W, Bottlenecks) else Bottlenecks(affinity_matrix(W))
     attainable = attainable_log_p(m, n) if graph is None else graph.attainable_log_p()
@@ -296,6 +296,8 @@ def sweep(
     seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
     columns = _largest_columns(bk, D, n_kmeans_components)
     timings = {"kmeans": 0.0, "bounds": 0.0}
+    if graph is not None:
+        timings["bottlenecks"] = time.perf_counter() - clock
     steps: list[Step] = []
     tries = _tries(D, columns, windows, seeds, n_init, n_pairs, timings)
     for k, found, labels, (log_p, pair) in tries:
@@ -355,7 +357,7 @@ def _calibrated(step: Step, n_found: int, graph: Any, timings: dict[str, float])
         return step._replace(log_p_calibrated=0.0)
     clock = time.perf_counter()
     found = graph.widest(step.labels, step.k)
-    timings["bottlenecks"] = timings.get("bottlenecks", 0.0) + time.perf_counter() - clock
+    timings["bottlenecks"] += time.perf_counter() - clock
     return step._replace(log_p_calibrated=found.log_p, pair=found.pair)
 
 
