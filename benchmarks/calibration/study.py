@@ -86,11 +86,14 @@ def border(task: dict[str, Any]) -> dict[str, Any]:
 
 
 def second_look(result: dict[str, Any]) -> tuple[dict[str, float], float] | None:
-    """Return the border that the law of rows judges, and how many times wider; or None."""
+    """Return the border that the law of rows judges, and how many times wider; or None.
+
+    Sets that are too small for the wide graph count, though the law of graphs judges them.
+    """
     near, wide = result["near"], result.get("wide")
-    if near["within"] >= THIN:
+    if near["within"] >= THIN or wide is None:
         return near, 1.0
-    if wide is None or near["side"] <= WIDE:
+    if near["side"] <= WIDE:
         return None
     return wide, LEAP if leaps(near["within"], wide["within"]) else 1.0
 
