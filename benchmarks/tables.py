@@ -232,7 +232,9 @@ Libraries for nearest neighbours do not promise exact ones; *wrong rows* counts 
 
 `python -m benchmarks.compare --folder FOLDER --backend BACKEND`: against scikit-learn's
 `kneighbors_graph`, SciPy's `eigsh`, scikit-learn's `KMeans` and the bound pair by pair, doing the
-same work up to k = 11, and against ClustPy's SpecialK, which stops at the first rejection.
+same work up to k = 11, and against ClustPy's SpecialK, which stops at the first rejection. Ours
+decides by the paper's rule here, as theirs does; what the default rule takes beside it is in
+{{doc}}`calibration`.
 
 {measured(fit_rows, "compare")}
 

@@ -148,23 +148,24 @@ class Bottlenecks:
             return None
         return prepare(normalised(symmetric_graph(backend_of(self._X), self._nearest, None)))
 
+    @cached_property
+    def least_neighbors(self) -> float:
+        """The effective number of neighbours of the row that has fewest: (Σw)² / Σw²."""
+        S, bk = self.near.S, backend_of(self.near.S)
+        if not S.nnz:
+            return 0.0
+        row, xp = rows_of_entries(S, "similarities"), bk.xp
+        sums = [xp.bincount(row, x, minlength=S.shape[0]) for x in (S.data, S.data**2)]
+        return float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
+
     def attainable_log_p(self) -> float:
         """Return the lowest log p that two perfectly separated clusters could reach.
 
         They are complete graphs, halves of which are joined by an eighth of all rows. Where each
         row has more neighbours than that leaves room for, they cannot be separate.
         """
-        S, m = self.near.S, self.near.S.shape[0]
-        if not S.nnz:
-            return 0.0
-        xp = backend_of(S).xp
-        row = rows_of_entries(S, "similarities")
-        sums = [
-            xp.bincount(row, x, minlength=m) if row.size else xp.zeros(m)
-            for x in (S.data, S.data**2)
-        ]
-        n_neighbors = float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
-        if m < 2 * (n_neighbors + 1) - 1e-6:
+        m = self.near.S.shape[0]
+        if not self.near.S.nnz or m < 2 * (self.least_neighbors + 1) - 1e-6:
             return 0.0
         return log_p_of(0.0, m / 8, 8.0, "graph" if self._X is None else "rows")
 
@@ -185,7 +186,8 @@ class Bottlenecks:
         """
         if self._first is not None:
             labels = labels[self._first]
-            absent = np.flatnonzero(backend_of(labels).to_numpy(_counts(labels, k)) == 0)
+            bk = backend_of(labels)
+            absent = np.flatnonzero(bk.to_numpy(bk.xp.bincount(labels, minlength=k)) == 0)
             if absent.size:  # a cluster of copies alone
                 return Bottleneck(0.0, (0, int(absent[0]) or 1), 0.0, 0.0, 0.0, 0)
         found = borders(labels, k, self.near, "graph")
@@ -247,10 +249,6 @@ def _second_look(one: Bottleneck, again: list[Bottleneck]) -> Bottleneck:
         return other
     log_p = log_p_of(other.between, other.within, other.length, "rows", LEAP)
     return other._replace(log_p=log_p)
-
-
-def _counts(labels: Any, k: int) -> Any:
-    return backend_of(labels).xp.bincount(labels, minlength=k)
 
 
 def leaps(near: float, wide: float) -> bool:

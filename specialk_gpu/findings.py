@@ -42,7 +42,7 @@ def counted(n: int, noun: str) -> str:
 
 
 def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
-    """Return log10 p of every pair of clusters.
+    """Return log10 of the bound of every pair of clusters.
 
     Parameters
     ----------
@@ -114,13 +114,14 @@ def verdict(model: Any) -> tuple[str, str]:
     given, k = settings(model), model.n_clusters_
     path = {step.k: step for step in model.path_}
     if given.n_clusters is not None:
-        return "given", f"{counted(k, 'cluster')} were asked for; their number was not tested."
+        was = "was" if k == 1 else "were"
+        return "given", f"{counted(k, 'cluster')} {was} asked for; the number was not tested."
     if model.limit_reached_:
         return "limit", f"The search ended at {k} clusters, the most allowed. There may be more."
     if k == 1 and _powerless(model):
         return "no power", (
-            "No split was accepted, but none could have been: there are too few rows or "
-            "eigenvectors for this alpha. This is no evidence for one cluster."
+            "No split was accepted, but none could have been with so few rows or eigenvectors, or "
+            "a graph that joins so many. This is no evidence for one cluster."
         )
     log_alpha, own, beyond = math.log(given.alpha), path.get(k), path.get(k + 1)
     measure, parts = _measure(given), []
@@ -193,8 +194,9 @@ def doubts(model: Any) -> list[tuple[str, str]]:
         out.append((f"The search ended at max_clusters={most}.", "Allow more clusters."))
     if given.n_clusters is None and _powerless(model):
         if given.selection == "calibrated":
-            found = f"{counted(len(model.labels_), 'row')} are too few for any split."
-            out.append((found, "Lower n_neighbors, or raise alpha."))
+            rows = model.labels_ if model._distinct is None else model._distinct
+            found = f"{counted(len(rows), 'row')} are too few for any split."
+            out.append((found, "Take more rows, or a graph of fewer edges."))
         else:
             found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
             out.append((found, "Raise n_components or alpha."))
@@ -210,7 +212,7 @@ def doubts(model: Any) -> list[tuple[str, str]]:
         out.append(
             (
                 f"The {_measure(given)} at k = {_listed(near)} is within a factor of 10 of alpha.",
-                SETTLE[_measure(given)],
+                SETTLE["graph" if given.affinity == "precomputed" else _measure(given)],
             )
         )
     out += _doubts_of_the_graph(model)
@@ -218,8 +220,8 @@ def doubts(model: Any) -> list[tuple[str, str]]:
         out.append(
             (
                 "The answer is one for this graph, and for the clusters that k-means found.",
-                "Fit with another random_state and with twice as many neighbours (n_neighbors); a "
-                "k that stays can be trusted.",
+                "Fit with another random_state, and with a graph of twice as many neighbours; a k "
+                "that stays can be trusted.",
             )
         )
     elif given.n_clusters is None:
@@ -241,6 +243,7 @@ SETTLE = {
     "bound": "Raise n_components for finer splits, lower it for coarser ones, and see whether k "
     "stays.",
     "calibrated p": "Take another alpha or n_neighbors, and see whether k stays.",
+    "graph": "Take another alpha, or a graph of more neighbours, and see whether k stays.",
 }
 ISOLATED = {
     "nearest_neighbors": "They are copies of each other.",

@@ -131,7 +131,7 @@ def cluster_sizes(model: Any, ax: Any = None) -> Any:
 
 
 def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
-    """Draw log10 p of every pair of clusters: how sure it is that the two are two.
+    """Draw log10 of the bound of every pair of clusters.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
         for i, j in np.argwhere(np.isfinite(matrix) & ~np.eye(n, dtype=bool)):
             color = "white" if matrix[i, j] > FLOOR / 2 else "black"
             ax.text(j, i, f"{matrix[i, j]:.1f}", ha="center", va="center", color=color)
-    ax.figure.colorbar(image, ax=ax, label="log10 p", extend="min")
+    ax.figure.colorbar(image, ax=ax, label="log10 of the bound", extend="min")
     ax.set(xlabel="cluster", ylabel="cluster")
     for axis in (ax.xaxis, ax.yaxis):
         axis.get_major_locator().set_params(integer=True)

@@ -32,7 +32,7 @@ class Graph(NamedTuple):
     row, column, weight : arrays of shape (e,)
         Its edges, each once.
     widths : dict
-        The own widths of parts of it, by first row, number and sum of the rows.
+        The own widths of parts of it, by their rows.
     """
 
     S: Any
@@ -40,7 +40,7 @@ class Graph(NamedTuple):
     row: Any
     column: Any
     weight: Any
-    widths: dict[tuple[int, int, int], float]
+    widths: dict[bytes, float]
 
 
 def prepare(W: Any) -> Graph:
@@ -202,7 +202,7 @@ class Sections:
     def own_width(self, i: int) -> float:
         """Return the heaviest cut of the largest component of a piece, by its eigenvector."""
         rows, widths = self.rows(i), self.graph.widths
-        key = int(rows[0]), int(rows.size), int(rows.sum())
+        key = self.bk.to_numpy(rows).tobytes()
         if key not in widths:
             widths[key] = _heaviest_cut(self.bk, self.graph.S[rows][:, rows])
         return widths[key]

@@ -72,7 +72,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         W_C, the normalised graph of the nearest neighbours (default); W_R, the graph of all
         pairs within a radius; or X is itself a symmetric matrix of similarities.
     n_neighbors : int, default=10
-        Neighbours of each row; for W_R those that `coverage` of the rows must have.
+        Neighbours of each row; for W_R those that `coverage` of the rows must have. Bottlenecks are
+        looked for in this graph if it is of 10 to 29, else in that of 10, and in that of 30.
     coverage : float, default=0.99
         For W_R: share of the rows with `n_neighbors` others within the radius.
     weights : {"connectivity", "distance"}, default="connectivity"
@@ -93,7 +94,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         What decides: the calibrated p (see ``specialk_gpu.bottlenecks``); or the bound, which is
         the paper's rule; or the largest drop in the bound's certainty, after the last such k.
     n_pairs : int, default=None
-        Test only the pairs of highest cut; None for all.
+        Compute the bound of the pairs of highest cut only; None for all.
     n_init : int, default=10
         Restarts of k-means for each k, and three times the swaps in each round after them; 1 goes
         without swaps.

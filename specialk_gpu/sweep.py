@@ -31,13 +31,13 @@ __all__ = [
 
 
 SELECTIONS = ("calibrated", "first", "watershed")
-NO_POWER = "rejected: the test has no power with so few rows and columns"
+NO_POWER = "rejected: the test has no power on these data"
 RUN_BYTES = 128  # of a run of k-means, for each row
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph, and in the mean row of it
 
 
 class PowerWarning(UserWarning):
-    """Too few rows and columns for a clear split to be accepted: k = 1 may say nothing."""
+    """Too few rows, or columns, for a clear split to be accepted: k = 1 may say nothing."""
 
 
 class LimitWarning(UserWarning):
@@ -96,8 +96,8 @@ class Path(tuple):
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per k, without the labels.
 
-        Has a column `log10_p` beside `log_p`, the natural logarithm, and `log_p_calibrated` only
-        where that was asked for. Needs pandas.
+        `log_p` is of the bound, `log_p_calibrated` is there where that decides; each has its
+        `log10_p` beside it. Needs pandas.
         """
         import pandas as pd
 
@@ -105,6 +105,9 @@ class Path(tuple):
         frame.insert(2, "log10_p", frame["log_p"] / math.log(10))
         if all(step.log_p_calibrated is None for step in self):
             frame = frame.drop(columns="log_p_calibrated")
+        else:
+            own = frame["log_p_calibrated"].astype(float)
+            frame["log10_p_calibrated"] = own / math.log(10)
         return frame.drop(columns="labels")
 
     def __str__(self) -> str:
@@ -243,7 +246,8 @@ def sweep(
     selection : {"calibrated", "first", "watershed"}
         See `decide`. "watershed" implies `full_path`.
     n_pairs : int, optional
-        Test only the pairs of highest cut (10 in the authors' code); by default all.
+        Compute the bound of the pairs of highest cut only (10 in the authors' code); by default of
+        all. The calibrated p is of all pairs.
     n_kmeans_components : int, optional
         Cluster on the columns of largest norm; None takes all. The bound takes all columns.
     n_init : int
@@ -286,7 +290,7 @@ def sweep(
     attainable = attainable_log_p(m, n) if graph is None else graph.attainable_log_p()
     powerless = attainable > log_alpha
     if powerless and first < last:
-        _warn_of_no_power(m, n, alpha, attainable, calibrated=graph is not None)
+        _warn_of_no_power(m, n, alpha, attainable, graph)
     elif graph is not None and first < last:
         _warn_if_untried(graph.near.S)
     to_the_end = full_path or selection == "watershed"
@@ -323,16 +327,17 @@ def sweep(
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
 
 
-def _warn_of_no_power(m: int, n: int, alpha: float, attainable: float, *, calibrated: bool) -> None:
+def _warn_of_no_power(m: int, n: int, alpha: float, attainable: float, graph: Any) -> None:
     """Say that no split can be accepted, and what would help."""
-    few, share = f"{m} rows in {n} columns", ", each with its share of the columns,"
+    few, why, share = f"{m} rows in {n} columns", "", ", each with its share of the columns,"
     cure = "more eigenvectors (n_components), more rows"
-    if calibrated:
-        few, share, cure = f"{m} rows", "", "more rows, fewer neighbours (n_neighbors)"
+    if graph is not None:
+        few, share, cure = f"{m} rows", "", "more rows, or a graph of fewer edges"
+        why = f"each is joined to {graph.least_neighbors:.0f} others or more, and "
     warnings.warn(
-        f"{few} are too few for a split to be accepted at alpha={alpha:g}: two perfectly separated "
-        f"clusters{share} would reach log10 p = {attainable / math.log(10):.2f}. 'One cluster' "
-        f"then means 'not enough evidence'. Use {cure}, or n_clusters=k.",
+        f"{few} are too few for a split to be accepted at alpha={alpha:g}: {why}two perfectly "
+        f"separated clusters{share} would reach log10 p = {attainable / math.log(10):.2f}. 'One "
+        f"cluster' then means 'not enough evidence'. Use {cure}, or n_clusters=k.",
         PowerWarning,
         stacklevel=4,
     )
@@ -470,7 +475,7 @@ def _reason(
     if n_clusters is not None:
         return "fixed by n_clusters: not tested"
     if n_found < k:
-        return f"only {n_found} rows can be told apart: no more clusters are possible"
+        return f"only {n_found} of the rows can be told apart: no more clusters are possible"
     if k == 1:
         return "accepted: one cluster leaves no pair to test"
     if k == min_clusters:

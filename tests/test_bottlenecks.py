@@ -21,7 +21,7 @@ from specialk_gpu.bottlenecks import (
     log_p_of_gap,
     null_law,
 )
-from specialk_gpu.sections import CERTAIN, N_STEPS, prepare, profile
+from specialk_gpu.sections import CERTAIN, N_STEPS, prepare, profile, sections_of
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
@@ -180,6 +180,23 @@ def test_the_own_cut_is_of_one_component(bk):
     parts = np.kron(np.eye(6), complete(20, 0)[:20, :20])
     result = found(bk, parts, np.repeat([0, 1], 60), 2)
     np.testing.assert_allclose(result.within, 100 / 19, rtol=0.05)  # of twenty rows, not of sixty
+
+
+def test_the_own_cuts_of_two_parts_are_not_mixed_up(bk):
+    """The rows of both parts are as many, begin alike and have the same sum."""
+    W = np.zeros((6, 6))
+    for i, j in ((0, 1), (1, 5), (0, 5), (0, 2), (2, 4)):
+        W[i, j] = W[j, i] = 1
+    graph = prepare(graph_of(bk, W))
+    widths = []
+    for part in ((0, 1, 5), (0, 2, 4)):
+        labels = bk.asarray(np.isin(np.arange(6), part), dtype=np.int32)
+        sections = sections_of(graph, labels, 2)
+        i = int(np.flatnonzero(sections.owner == 1)[0])
+        fresh = sections_of(prepare(graph_of(bk, W)), labels, 2)
+        assert sections.own_width(i) == fresh.own_width(i)
+        widths.append(sections.own_width(i))
+    assert widths[0] != widths[1]
 
 
 @pytest.mark.parametrize("loop", [0.1, 5.0])

@@ -373,7 +373,10 @@ def test_distinct_rows_end_the_path(bk):
         found = run(bk, D, full_path=True)
     assert found.n_clusters == 3
     assert [step.k for step in found.path] == [1, 2, 3, 4]
-    assert found.path[-1].reason == "only 3 rows can be told apart: no more clusters are possible"
+    assert (
+        found.path[-1].reason
+        == "only 3 of the rows can be told apart: no more clusters are possible"
+    )
     assert found.path[-1].log_p == 0
 
 
@@ -386,7 +389,7 @@ def test_no_power_is_told_apart_from_one_cluster(bk, m, n):
     with pytest.warns(PowerWarning, match=rf"{m} rows in {n} columns.*not enough evidence"):
         found = run(bk, D)
     assert found.n_clusters == 1
-    assert found.path[-1].reason == "rejected: the test has no power with so few rows and columns"
+    assert found.path[-1].reason == "rejected: the test has no power on these data"
     assert attainable_log_p(m, n) > math.log(0.01)
 
 

@@ -5,6 +5,7 @@ import warnings
 from sklearn.cluster import SpectralClustering
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
+from sklearn.neighbors import kneighbors_graph
 
 from specialk_gpu import SpecialK
 
@@ -20,11 +21,13 @@ model = SpecialK(n_neighbors=10, random_state=0).fit(X)
 print(f"k = {model.n_clusters_}")
 print(f"agreement: {adjusted_rand_score(before.labels_, model.labels_):.3f}")
 
-# Where k is known after all, n_clusters= does without the test, and `path_` still has its bound:
-# was it a sensible k?
+# Where k is known after all, n_clusters= does without the test, and `path_` still has its p: was
+# it a sensible k?
 given = SpecialK(n_clusters=5, random_state=0).fit(X)
 print(given.path_)
 
-# An affinity of your own goes in as it does there.
-W = before.affinity_matrix_
-print(SpecialK(affinity="precomputed", random_state=0).fit(W).n_clusters_)
+# An affinity of your own goes in as it does there. Of a graph alone less is known than of rows:
+# give it 20 to 30 neighbours.
+W = kneighbors_graph(X, 30)
+W = W.maximum(W.T)
+print("by a graph:", SpecialK(affinity="precomputed", random_state=0).fit(W).n_clusters_)

@@ -22,10 +22,9 @@ adata.obsp["connectivities"] = graph.maximum(graph.T)
 
 model = cluster(adata, random_state=0)
 print(adata.obs["specialk"].value_counts())
-print(adata.uns["specialk"]["path"][["k", "log10_p", "accepted"]])
+print(adata.uns["specialk"]["path"][["k", "log10_p_calibrated", "accepted"]])
 
-# Leiden's resolution has no counterpart. Where you want finer or coarser clusters, n_components
-# is what decides; and a cluster can be looked into by itself:
+# Leiden's resolution has no counterpart: k is found. But a cluster can be looked into by itself:
 largest = adata[adata.obs["specialk"] == "0"].copy()
 inside = cluster(largest, key_added="inside", random_state=0)
 print("inside the largest:", inside.n_clusters_)
