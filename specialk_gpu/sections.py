@@ -175,6 +175,8 @@ class Sections:
         by_key = xp.argsort(key, kind="stable")
         self.edges = [x[by_key] for x in (graph.row, graph.column, graph.weight)]
         self.bounds = bk.to_numpy(xp.searchsorted(key[by_key], xp.arange(k * k + 1)))
+        weights = xp.bincount(key, graph.weight, minlength=k * k) if key.size else xp.zeros(k * k)
+        self.weights = bk.to_numpy(weights)  # of all edges of each pair
         self.ends = bk.to_numpy(ends)
         self.place = xp.empty(piece.size, dtype=np.int64)
 
@@ -192,12 +194,8 @@ class Sections:
 
     def touching(self) -> list[tuple[int, int]]:
         """List the pairs of pieces that are joined."""
-        joined = []
-        for key in np.flatnonzero(np.diff(self.bounds)).tolist():
-            i, j = divmod(key, self.k)
-            if i < j and float(self.edges[2][self._between(i, j)].sum()) > APART:
-                joined.append((i, j))
-        return joined
+        pairs = (divmod(key, self.k) for key in np.flatnonzero(self.weights > APART).tolist())
+        return [(i, j) for i, j in pairs if i < j]
 
     def own_width(self, i: int) -> float:
         """Return the heaviest cut of the largest component of a piece, by its eigenvector."""
@@ -221,9 +219,9 @@ class Sections:
         cuts, known = self.cuts(i, j)
         cuts = xp.where(known, cuts, 0)
         border = int(self.ends[i + 1] - self.ends[i]) - 1
-        whole = self.edges[2][self._between(i, j)].sum()
-        weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border], whole])
-        left, right, level, whole = self.bk.to_numpy(weights).tolist()
+        weights = xp.stack([cuts[: border + 1].max(), cuts[border:].max(), cuts[border]])
+        left, right, level = self.bk.to_numpy(weights).tolist()
+        whole = float(self.weights[i * self.k + j])
         return (max(min(level, whole), whole / 2) if level > 0 else whole), min(left, right)
 
 

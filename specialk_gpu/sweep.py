@@ -284,24 +284,17 @@ def sweep(
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
     last = n_clusters or min(max_clusters, m)
-    graph, clock = None, time.perf_counter()
+    timings = {"kmeans": 0.0, "bounds": 0.0}
+    graph = None
     if selection == "calibrated":
         graph = W if isinstance(W, Bottlenecks) else Bottlenecks(affinity_matrix(W))
-    attainable = attainable_log_p(m, n) if graph is None else graph.attainable_log_p()
-    powerless = attainable > log_alpha
-    if powerless and first < last:
-        _warn_of_no_power(m, n, alpha, attainable, graph)
-    elif graph is not None and first < last:
-        _warn_if_untried(graph.near.S)
+    powerless = _powerless(m, n, alpha, graph, timings, warn=first < last)
     to_the_end = full_path or selection == "watershed"
     window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
     # a k has its own seed, wherever it is tried; the first is that of the sample
     seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
     columns = _largest_columns(bk, D, n_kmeans_components)
-    timings = {"kmeans": 0.0, "bounds": 0.0}
-    if graph is not None:
-        timings["bottlenecks"] = time.perf_counter() - clock
     steps: list[Step] = []
     tries = _tries(D, columns, windows, seeds, n_init, n_pairs, timings)
     for k, found, labels, (log_p, pair) in tries:
@@ -327,6 +320,22 @@ def sweep(
     return _conclude(steps, alpha, selection, n_clusters, min(max_clusters, m), timings)
 
 
+def _powerless(
+    m: int, n: int, alpha: float, graph: Any, timings: dict[str, float], *, warn: bool
+) -> bool:
+    """Say whether no split can be accepted; warn of it, or of a graph of a kind not tried."""
+    clock = time.perf_counter()
+    attainable = attainable_log_p(m, n) if graph is None else graph.attainable_log_p()
+    if graph is not None:
+        timings["bottlenecks"] = time.perf_counter() - clock
+    powerless = attainable > math.log(alpha)
+    if powerless and warn:
+        _warn_of_no_power(m, n, alpha, attainable, graph)
+    elif graph is not None and warn:
+        _warn_if_untried(graph.near.S)
+    return powerless
+
+
 def _warn_of_no_power(m: int, n: int, alpha: float, attainable: float, graph: Any) -> None:
     """Say that no split can be accepted, and what would help."""
     few, why, share = f"{m} rows in {n} columns", "", ", each with its share of the columns,"
@@ -339,7 +348,7 @@ def _warn_of_no_power(m: int, n: int, alpha: float, attainable: float, graph: An
         f"separated clusters{share} would reach log10 p = {attainable / math.log(10):.2f}. 'One "
         f"cluster' then means 'not enough evidence'. Use {cure}, or n_clusters=k.",
         PowerWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
 
 
@@ -352,7 +361,7 @@ def _warn_if_untried(S: Any) -> None:
             f"{TRIED_ENTRIES} entries each, and this one has {m} with {S.nnz / m:.1f} in the mean: "
             "p may be too small, or too large.",
             CalibrationWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
