@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -63,6 +64,7 @@ NEAR, WIDE = 10, 30  # neighbours of a row in the first graph looked at, and in 
 LEAST_ROWS = 3 * WIDE  # of the second: below, most rows are neighbours of most
 THIN = 15  # weight of a cut, below which it says little
 LEAP = 2.5  # times that the law is wider for cuts with edges that leap
+CHEAP = 5e7  # products of a search for neighbours
 SURE = math.log(1e-4)  # of a log p, by the wider law, that needs no second look
 
 
@@ -80,7 +82,7 @@ class Bottleneck(NamedTuple):
         the whole of what joins the labels; and of the lighter of the heaviest cuts on both sides.
     length : float
         Rows of the two sides together by `within`; for what no edge joins to others, those of its
-        cluster and of the largest other one.
+        cluster and of the largest other one. All three are 0 where a gap decides.
     side : int
         Rows of the smaller side, or of what no edge joins to others, that hold together.
     rows : array of int, or None
@@ -136,6 +138,14 @@ class Bottlenecks:
             return prepare(self._W)
         return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
 
+    @property
+    def _search_is_cheap(self) -> bool:
+        """Whether neighbours are found faster than eigenvectors; in few columns by a tree."""
+        if self._X is None:
+            return False
+        m, d = self._X.shape
+        return m * d * min(m, 4**d) <= CHEAP
+
     @cached_property
     def _nearest(self) -> Any:
         """The 30 nearest neighbours of each row, or all others if they are fewer."""
@@ -190,7 +200,8 @@ class Bottlenecks:
             absent = np.flatnonzero(bk.to_numpy(bk.xp.bincount(labels, minlength=k)) == 0)
             if absent.size:  # a cluster of copies alone
                 return Bottleneck(0.0, (0, int(absent[0]) or 1), 0.0, 0.0, 0.0, 0)
-        found = borders(labels, k, self.near, "graph")
+        gap = self._log_p_of_gap if self._search_is_cheap else None
+        found = borders(labels, k, self.near, "graph", gap=gap)
         more = math.log(k - 1)
         if self._X is None:
             judged = [one._replace(log_p=min(0.0, one.log_p + more)) for one in found]
@@ -266,6 +277,7 @@ def borders(
     graph: Graph,
     law: str,
     wanted: set[tuple[int, int]] | None = None,
+    gap: Callable[[Any], float] | None = None,
 ) -> list[Bottleneck]:
     """Measure the borders of a clustering in one graph.
 
@@ -278,6 +290,8 @@ def borders(
     law : {"graph", "rows"}
     wanted : set of pairs of labels, optional
         Only these; (a, a) stands for all borders of a.
+    gap : callable, optional
+        Returns log p of the gap around rows. Where that is certain, nothing else is measured.
 
     Returns
     -------
@@ -308,11 +322,15 @@ def borders(
     for i in sorted(set(range(owner.size)) - joined):
         a = int(owner[i])
         if wanted is None or any(a in pair for pair in wanted):
-            within, rows = sections.own_width(i), sections.rows(i)
+            rows, side = sections.rows(i), int(core[i])
+            log_p = 0.0 if gap is None else gap(rows)
+            if log_p <= SURE:
+                found.append(Bottleneck(log_p, (a, a), 0.0, 0.0, 0.0, side, rows))
+                continue
+            within = sections.own_width(i)
             length = float(n_rows[a] + np.delete(n_rows, a).max()) / max(within, 1e-300)
             log_p = log_p_of(0.0, within, length, law)
-            one = Bottleneck(log_p, (a, a), 0.0, within, length, int(core[i]), rows)
-            found.append(one)
+            found.append(Bottleneck(log_p, (a, a), 0.0, within, length, side, rows))
     return found
 
 

@@ -265,7 +265,23 @@ def test_the_wide_graph_is_not_made_where_cuts_are_of_many_rows(bk):
     graphs, labels = of_rows(bk, X, y)
     assert graphs.widest(labels, 2).log_p < SURE
     assert graphs.widest(bk.asarray(rng.permutation(y), dtype=np.int32), 2).log_p == 0
-    assert not {"wide", "_nearest"} & set(vars(graphs))
+    assert "wide" not in vars(graphs)
+
+
+@pytest.mark.parametrize("columns", [2, 40])
+def test_where_a_gap_decides_no_width_is_measured_if_that_takes_longer(bk, columns):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1400, columns)), np.repeat([0, 1], 700)
+    X[700:, 0] += 60
+    graphs, labels = of_rows(bk, X, y)
+    result = graphs.widest(labels, 2)
+    if columns == 2:
+        assert graphs.near.widths == {}
+        np.testing.assert_allclose(result.log_p, log_p_of_gap(1400, WIDE))
+    else:
+        assert len(graphs.near.widths) == 2
+        assert "_nearest" not in vars(graphs)
+        assert result.log_p < log_p_of_gap(1400, WIDE)
 
 
 def test_where_edges_leap_the_law_is_wider(bk):
