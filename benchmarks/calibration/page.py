@@ -56,7 +56,7 @@ def rows_of(part: str) -> list[dict[str, Any]]:
 
 def share(found: list[bool]) -> str:
     """Write how many of how many."""
-    return f"{sum(found)} of {len(found)}"
+    return f"{sum(found):,} of {len(found):,}"
 
 
 def false_splits(part: str, families: tuple[str, ...]) -> str:
