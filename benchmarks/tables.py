@@ -258,8 +258,8 @@ def readme(text: str) -> str:
     after = rest.split(END)[1]
     mnist = load("mnist-numpy")
     figures = f"""
-MNIST's path on the CPU by the default rule, with the paper's bound beside its p, the answer in bold, and the
-seconds it took:
+MNIST's path on the CPU by the default rule, with the paper's bound beside its p, the answer in
+bold, and the seconds it took:
 
 {mnist_path(mnist)}
 

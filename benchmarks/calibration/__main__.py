@@ -6,6 +6,7 @@
     python -m benchmarks.calibration check     # k in the sets that were left for the end
     python -m benchmarks.calibration hard      # and in shapes that are thin of themselves
     python -m benchmarks.calibration paper     # k in the sets of the paper's Figure 2
+    python -m benchmarks.calibration candidates  # what other rules would make of such sets
     python -m benchmarks.calibration cost      # the time it takes, with nothing beside it
 
 Results are JSON lines in benchmarks/results/calibration-PART.jsonl; a run that was stopped goes on
@@ -20,6 +21,7 @@ import json
 import os
 from pathlib import Path
 
+from benchmarks.calibration.candidates import candidate, candidate_tasks
 from benchmarks.calibration.study import (
     border,
     border_tasks,
@@ -34,7 +36,7 @@ from benchmarks.calibration.study import (
 from benchmarks.paper.runner import read, run
 from benchmarks.stamp import RESULTS
 
-PARTS = ("null", "table", "develop", "check", "hard", "paper", "cost")
+PARTS = ("null", "table", "develop", "check", "hard", "paper", "candidates", "cost")
 TABLE = Path(__file__).parents[2] / "specialk_gpu" / "null.json"
 
 
@@ -43,9 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument(
-        "part", choices=("null", "table", "develop", "check", "hard", "paper", "cost")
-    )
+    parser.add_argument("part", choices=PARTS)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
@@ -59,6 +59,8 @@ def main(arguments: list[str] | None = None) -> None:
         rows = run(border, border_tasks(), path, jobs=given.jobs)
     elif given.part == "cost":
         rows = run(cost, cost_tasks(), path, jobs=1)
+    elif given.part == "candidates":
+        rows = run(candidate, candidate_tasks(), path, jobs=given.jobs)
     elif given.part == "paper":
         rows = run(paper_k, paper_tasks(), path, jobs=given.jobs)
     else:
