@@ -3,7 +3,7 @@
     python -m benchmarks.calibration null      # borders in the structureless sets for development
     python -m benchmarks.calibration table     # writes specialk_gpu/null.json from these
     python -m benchmarks.calibration develop   # k in the other sets for development
-    python -m benchmarks.calibration check     # k in the sets that were left for the end
+    python -m benchmarks.calibration check     # k in the sets to check with
     python -m benchmarks.calibration hard      # and in shapes that are thin of themselves
     python -m benchmarks.calibration paper     # k in the sets of the paper's Figure 2
     python -m benchmarks.calibration candidates  # what other rules would make of such sets

@@ -1,4 +1,4 @@
-"""Sets of points with and without clusters, half for development and half to be looked at once."""
+"""Sets of points with and without clusters, some for development and some to check with."""
 
 from __future__ import annotations
 
