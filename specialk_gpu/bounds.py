@@ -24,6 +24,7 @@ __all__ = [
     "ClusterStats",
     "attainable_log_p",
     "cluster_stats",
+    "exponents",
     "largest_bounds",
     "zz_top",
     "zz_top_pairs",
@@ -148,6 +149,13 @@ def _log_bounds(stats: ClusterStats, a: Any, b: Any) -> Any:
 
 def _log_bound(xp: Any, stats: ClusterStats, a: Any, b: Any) -> Any:
     """Return `_log_bounds` of a few pairs."""
+    N = stats.counts[a] + stats.counts[b]
+    return xp.minimum(xp.log(N) - exponents(stats, a, b), 0)
+
+
+def exponents(stats: ClusterStats, a: Any, b: Any) -> Any:
+    """Return the exponents of the bound of a few pairs (a, b) of clusters, each of shape (p,)."""
+    xp = backend_of(stats.sums).xp
     N_a, N_b = stats.counts[a], stats.counts[b]
     N = N_a + N_b  # (p,)
     Q = stats.squares[a] + stats.squares[b]  # (p, n)
@@ -159,8 +167,7 @@ def _log_bound(xp: Any, stats: ClusterStats, a: Any, b: Any) -> Any:
     between = N_b[:, None] * stats.sums[a] - N_a[:, None] * stats.sums[b]
     rayleigh = (between / Q * between).sum(axis=1) / N**2 / xp.minimum(N_a, N_b)
     t = xp.maximum(rayleigh - n_sigma_sq, 0)
-    exponent = 0.5 * t * t / xp.where(t > 0, n_sigma_sq + t / 3, 1)
-    return xp.minimum(xp.log(N) - exponent, 0)
+    return 0.5 * t * t / xp.where(t > 0, n_sigma_sq + t / 3, 1)
 
 
 def largest_bounds(

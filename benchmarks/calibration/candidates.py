@@ -25,6 +25,7 @@ from benchmarks.calibration.families import (
 )
 from specialk_gpu import SpecialK, cluster_stats, nearest_neighbors
 from specialk_gpu.bottlenecks import Bottlenecks, borders
+from specialk_gpu.bounds import exponents
 
 __all__ = ["MATCHES", "candidate", "candidate_tasks", "fitted", "k_of"]
 
@@ -84,18 +85,9 @@ def candidate(task: dict[str, Any]) -> dict[str, Any]:
 
 def _effects(D: np.ndarray, labels: np.ndarray, k: int) -> list[tuple[tuple[int, int], float]]:
     """Return the effect of every pair, the exponent of [HD19, Cor. 1] by column."""
-    counts, sums, squares = cluster_stats(D, labels, k)
-    out = []
-    for a, b in zip(*np.triu_indices(k, 1), strict=True):
-        N, Q = counts[a] + counts[b], squares[a] + squares[b]
-        Q = np.where(Q > 0, Q, 1)
-        n_sigma_sq = np.maximum(1 - (sums[a] + sums[b]) ** 2 / Q / N, 0).sum() / N
-        between = counts[b] * sums[a] - counts[a] * sums[b]
-        rayleigh = (between**2 / Q).sum() / N**2 / min(counts[a], counts[b])
-        t = max(rayleigh - n_sigma_sq, 0)
-        exponent = t * t / 2 / (n_sigma_sq + t / 3) if t > 0 else 0.0
-        out.append(((int(a), int(b)), float(exponent / D.shape[1])))
-    return out
+    a, b = np.triu_indices(k, 1)
+    effects = exponents(cluster_stats(D, labels, k), a, b) / D.shape[1]
+    return list(zip(zip(a.tolist(), b.tolist(), strict=True), effects.tolist(), strict=True))
 
 
 def _features(value: float, m: int) -> list[float]:
