@@ -68,7 +68,8 @@ def candidate(task: dict[str, Any]) -> dict[str, Any]:
         random_state=0,
     ).fit(X)
     distances = nearest_neighbors(X, 10).distances
-    inverse = np.log(distances[:, -1:] / distances[:, :-1]).mean(axis=1)  # Levina and Bickel
+    shorter = np.where(distances[:, :-1] > 0, distances[:, :-1], np.nan)  # not to copies
+    inverse = np.nanmean(np.log(distances[:, -1:] / shorter), axis=1)  # Levina and Bickel
     near, pairs = Bottlenecks(model.affinity_matrix_).near, {}
     for step in model.path_[1:]:
         length = {one.pair: one.length for one in borders(step.labels, step.k, near, "graph")}
@@ -102,7 +103,7 @@ def fitted(rows: list[dict[str, Any]], match: str) -> tuple[np.ndarray, float]:
         for row in rows
         if "d" in row["task"] and row["task"]["family"] in DEVELOPED
         for pair in row["result"]["pairs"]["2"]
-        if pair[match]
+        if pair[match] is not None
     ]
     A, y = (np.array(x) for x in zip(*found, strict=True))
     solution = np.linalg.lstsq(A, y, rcond=None)[0]
@@ -114,7 +115,7 @@ def k_of(result: dict[str, Any], match: str, fit: tuple[np.ndarray, float]) -> i
     solution, deviation = fit
     for k, pairs in result["pairs"].items():
         for pair in pairs:
-            if not pair[match]:
+            if pair[match] is None:
                 continue  # no edge joins the two
             expected = float(np.dot(_features(pair[match], result["m"]), solution))
             if np.log(max(pair["effect"], 1e-6)) <= expected + Z * deviation:
