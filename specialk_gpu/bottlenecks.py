@@ -118,7 +118,7 @@ class Bottlenecks:
     """
 
     def __init__(self, W: Any, X: Any = None) -> None:
-        self._W, self._X = W, X
+        self._W, self._X, self._gaps = W, X, {}
         self.n_rows = W.shape[0] if X is None else X.shape[0]
 
     @cached_property
@@ -177,7 +177,8 @@ class Bottlenecks:
         m = self.near.S.shape[0]
         if not self.near.S.nnz or m < 2 * (self.least_neighbors + 1) - 1e-6:
             return 0.0
-        return log_p_of(0.0, m / 8, 8.0, "graph" if self._X is None else "rows")
+        within = m / 8
+        return log_p_of(0.0, within, m / within, "graph" if self._X is None else "rows")
 
     def widest(self, labels: Any, k: int) -> Bottleneck:
         """Find the border that is least of a bottleneck.
@@ -242,11 +243,14 @@ class Bottlenecks:
     def _log_p_of_gap(self, rows: Any) -> float:
         """Bound the probability that rows lie so far from the others where there is no cluster."""
         bk, nearest = backend_of(self._X), self._nearest
-        inside = bk.xp.zeros(nearest.shape[0], dtype=bool)
-        inside[rows] = True
-        across = inside[nearest] != inside[:, None]
-        nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
-        return log_p_of_gap(nearest.shape[0], int(nearer.min()))
+        key = bk.to_numpy(rows).tobytes()
+        if key not in self._gaps:
+            inside = bk.xp.zeros(nearest.shape[0], dtype=bool)
+            inside[rows] = True
+            across = inside[nearest] != inside[:, None]
+            nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
+            self._gaps[key] = log_p_of_gap(nearest.shape[0], int(nearer.min()))
+        return self._gaps[key]
 
 
 def _second_look(one: Bottleneck, again: list[Bottleneck]) -> Bottleneck:
@@ -265,7 +269,7 @@ def _second_look(one: Bottleneck, again: list[Bottleneck]) -> Bottleneck:
 def leaps(near: float, wide: float) -> bool:
     """Say whether a cut weighs more in the wide graph than its length in the near one explains.
 
-    Across a plane that is 1.7 times as much, across a line three times.
+    Across a plane that is 1.7 times as much, across a line, of two or three rows, three times.
     """
     return wide > 2 * near + 6
 

@@ -297,17 +297,10 @@ def sweep(
     columns = _largest_columns(bk, D, n_kmeans_components)
     steps: list[Step] = []
     tries = _tries(D, columns, windows, seeds, n_init, n_pairs, timings)
-    for k, found, labels, (log_p, pair) in tries:
+    for k, found, labels, bound in tries:
         warn_of_shortcomings(found, k)
         n_found = int(found.centers.shape[0])
-        if math.isnan(log_p):
-            msg = f"the bound is not finite at k = {k}: the embedding has entries that are not."
-            raise FloatingPointError(msg)
-        step = Step(k, log_p, pair, False, "", found.inertia, labels)  # noqa: FBT003 - to come
-        if n_found < k:
-            step = step._replace(log_p=0.0)  # two of the clusters asked for are certainly one
-        if graph is not None and k > 1:
-            step = _calibrated(step, n_found, graph, timings)
+        step = _tested(k, found, labels, bound, graph, timings)
         log_p = step.decisive_log_p
         accepted = log_p <= log_alpha or k == first
         if k > first and log_p <= log_alpha:
@@ -365,14 +358,23 @@ def _warn_if_untried(S: Any) -> None:
         )
 
 
-def _calibrated(step: Step, n_found: int, graph: Any, timings: dict[str, float]) -> Step:
-    """Add the calibrated p to a step, and its pair."""
-    if n_found < step.k:
-        return step._replace(log_p_calibrated=0.0)
+def _tested(
+    k: int, found: KMeans, labels: Any, bound: tuple[float, Any], graph: Any, timings: Any
+) -> Step:
+    """Return a step with its p, without the decision."""
+    log_p, pair = bound
+    if math.isnan(log_p):
+        msg = f"the bound is not finite at k = {k}: the embedding has entries that are not."
+        raise FloatingPointError(msg)
+    step = Step(k, log_p, pair, False, "", found.inertia, labels)  # noqa: FBT003 - to come
+    if int(found.centers.shape[0]) < k:  # two of the clusters asked for are certainly one
+        return step._replace(log_p=0.0, log_p_calibrated=None if graph is None else 0.0)
+    if graph is None or k == 1:
+        return step
     clock = time.perf_counter()
-    found = graph.widest(step.labels, step.k)
+    border = graph.widest(labels, k)
     timings["bottlenecks"] += time.perf_counter() - clock
-    return step._replace(log_p_calibrated=found.log_p, pair=found.pair)
+    return step._replace(log_p_calibrated=border.log_p, pair=border.pair)
 
 
 def _check_arguments(

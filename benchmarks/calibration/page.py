@@ -5,225 +5,35 @@ python -m benchmarks.calibration.page     # draws the figure; benchmarks.tables 
 
 from __future__ import annotations
 
-import json
-import math
-import statistics
 from typing import Any
 
 from scipy.stats import halfnorm
 
-from benchmarks.calibration.candidates import MATCHES, fitted, k_of
-from benchmarks.calibration.families import (
-    CHECKED,
-    CLUSTERED,
-    DEVELOPED,
-    HARD,
-    SEEN,
-    STRUCTURELESS,
-    structureless,
+from benchmarks.calibration.families import CHECKED, DEVELOPED, HARD, SEEN, structureless
+from benchmarks.calibration.study import ALPHA, border_tasks, second_look
+from benchmarks.calibration.tables import (
+    all_false_splits,
+    cost,
+    false_splits,
+    false_splits_of_graphs,
+    gaps,
+    other_rules,
+    paper_sets,
+    paper_verdict,
+    right_k,
+    rows_of,
+    stability,
 )
-from benchmarks.calibration.study import (
-    ALPHA,
-    METHODS,
-    N_COMPONENTS,
-    border_tasks,
-    decision_tasks,
-    second_look,
-)
-from benchmarks.markdown import table
 from benchmarks.paper.draw import FIGURES
 from benchmarks.paper.pages import measured
-from benchmarks.paper.runner import read
-from benchmarks.paper.shapes import TRUE_K
-from benchmarks.stamp import RESULTS
-from specialk_gpu import SpecialK, decide
-from specialk_gpu.bottlenecks import LEAP, Bottlenecks, null_law, z_of
+from specialk_gpu import SpecialK
+from specialk_gpu.bottlenecks import LEAP, LEAST_ROWS, THIN, WIDE, Bottlenecks, null_law, z_of
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.sections import profile
 
 __all__ = ["calibration_page", "draw"]
 
 PARTS = ("check", "develop", "hard", "paper", "candidates")
-LOW_NOISE = 0.1  # up to which two moons, or circles, are two
-
-
-def rows_of(part: str) -> list[dict[str, Any]]:
-    """Return the rows of a part that have a result, of the sets that belong to it."""
-    rows = [row for row in read(RESULTS / f"calibration-{part}.jsonl") if "result" in row]
-    if part not in ("check", "develop"):
-        return rows
-    asked = [json.dumps(task, sort_keys=True) for task in decision_tasks(part, everything=True)]
-    return [row for row in rows if json.dumps(row["task"], sort_keys=True) in set(asked)]
-
-
-def share(found: list[bool]) -> str:
-    """Write how many of how many."""
-    return f"{sum(found):,} of {len(found):,}"
-
-
-def false_splits(part: str, families: tuple[str, ...]) -> str:
-    """Count false splits by family and size: ours, and in brackets the paper's with n = 200."""
-    rows = [row for row in rows_of(part) if "d" in row["task"]]
-    sizes = sorted({row["task"]["m"] for row in rows})
-    lines = []
-    for family in families:
-        for d in STRUCTURELESS[family][1]:
-            own = [r for r in rows if (r["task"]["family"], r["task"]["d"]) == (family, d)]
-            cells = []
-            for m in sizes:
-                found = [r["result"] for r in own if r["task"]["m"] == m]
-                theirs = sum(r["first"][0] > 1 for r in found)
-                cells.append(f"{share([r['calibrated'][0] > 1 for r in found])} ({theirs})")
-            lines.append([family, d, *cells])
-    return table(["family", "d", *(f"m = {m:,}" for m in sizes)], lines)
-
-
-def all_false_splits(part: str, alpha: float) -> str:
-    """Count the structureless sets that were split."""
-    rows = [row["result"] for row in rows_of(part) if "d" in row["task"]]
-    return share([row["log_p"][0] <= math.log(alpha) for row in rows])
-
-
-def false_splits_of_graphs() -> str:
-    """Count those whose graph alone would be split."""
-    rows = [r["result"] for part in ("check", "develop") for r in rows_of(part) if "d" in r["task"]]
-    return share([row["log_p_graph"] <= math.log(ALPHA) for row in rows])
-
-
-def gaps() -> str:
-    """Count the sets for the table with a gap whose bound is at most a level."""
-    p = [r["task"]["m"] * 2.0 ** -r["result"]["gap"] for r in rows_of("null")]
-    return " and ".join(
-        f"at most {level} in {sum(x <= level for x in p)}" for level in (0.2, ALPHA)
-    )
-
-
-def stability() -> dict[str, str]:
-    """Count the sets whose k is within one of itself for all n, by rule."""
-    rows = [r for part in ("check", "develop") for r in rows_of(part)]
-    rows = [r["result"] for r in rows if r["task"]["method"] == "SpecialK"]
-    rows = [row for row in rows if len(row["n"]) > 1]
-    return {
-        rule: share([max(row[rule]) - min(row[rule]) <= 1 for row in rows])
-        for rule in ("calibrated", "first")
-    }
-
-
-def right_k(half: str) -> str:
-    """Count by family how often each method finds a right k."""
-    rows = rows_of("develop" if half == "developed" else "check")
-    head = ["family", "calibrated", *(f"paper, n = {n}" for n in N_COMPONENTS), "watershed"]
-    head += [*METHODS[1:], "eigengap"]
-    lines, total = [], [[] for _ in head[1:]]
-    for family, (_, right, _, own_half) in CLUSTERED.items():
-        own = [row for row in rows if row["task"]["family"] == family]
-        if own_half != half or not own:
-            continue
-        ours = [row["result"] for row in own if row["task"]["method"] == "SpecialK"]
-        found = [[r["calibrated"][-1] for r in ours]]
-        found += [[r["first"][min(i, len(r["n"]) - 1)] for r in ours] for i in range(3)]
-        found.append([r["watershed"][-1] for r in ours])
-        for method in METHODS[1:]:
-            found.append([r["result"]["k"] for r in own if r["task"]["method"] == method])
-        found.append([r["eigengap"] for r in ours])
-        cells = []
-        for ks, everything in zip(found, total, strict=True):
-            good = [k in right for k in ks]
-            everything.append(sum(good) / max(len(good), 1))
-            cells.append(share(good) if len(ks) > 1 else f"{ks[0] if ks else ''}")
-        lines.append([f"{family} ({', '.join(map(str, right))})", *cells])
-    means = [f"**{100 * statistics.mean(x):.0f} %**" if x else "" for x in total]
-    return table(head, [*lines, ["**mean of the families**", *means]])
-
-
-def paper_counts() -> list[tuple[str, str, float, list[int], int]]:
-    """Count the right k on the sets of the paper's Figure 2, by both rules.
-
-    Returns graph, shape, most noise, counts of calibrated with both levels and the paper's, of.
-    """
-    theirs = {
-        json.dumps(row["task"], sort_keys=True): row["result"]
-        for row in read(RESULTS / "paper-figure2.jsonl")
-        if row["task"]["method"] == "SpecialK" and "result" in row
-    }
-    rows, out = rows_of("paper"), []
-    for graph in ("W_C", "W_R"):
-        for shape, k in TRUE_K.items():
-            for most in (LOW_NOISE, 1.0):
-                own = [
-                    row
-                    for row in rows
-                    if row["task"]["shape"] == shape and row["task"]["noise"] <= most
-                ]
-                counts = [
-                    sum(calibrated_k(row["result"][graph], alpha) == k for row in own)
-                    for alpha in (ALPHA, 0.01)
-                ]
-                keys = [json.dumps(row["task"], sort_keys=True) for row in own]
-                counts.append(sum(theirs[key][graph]["k"] == k for key in keys))
-                out.append((graph, shape, most, counts, len(own)))
-    return out
-
-
-def paper_sets() -> str:
-    """Lay these out."""
-    lines, counts = [], paper_counts()
-    for low, everything in zip(counts[::2], counts[1::2], strict=True):
-        graph, shape = low[:2]
-        cells = [f"{n} of {row[4]}" for row in (low, everything) for n in row[3]]
-        lines.append([f"${graph[0]}_{graph[2]}$", f"{shape} ({TRUE_K[shape]})", *cells])
-    names = [f"calibrated, {ALPHA}", "calibrated, 0.01", "paper, 0.01"]
-    head = ["graph", "set", *(f"noise to {LOW_NOISE}: {name}" for name in names)]
-    return table(head + [f"all: {name}" for name in names], lines)
-
-
-def paper_verdict() -> str:
-    """Say where the paper's rule was right more often."""
-    worse = [
-        f"{shape} with ${graph[0]}_{graph[2]}$ and {'noise to 0.1' if most < 1 else 'any noise'} "
-        f"({counts[1]} against {counts[2]})"
-        for graph, shape, most, counts, _ in paper_counts()
-        if counts[1] < counts[2]
-    ]
-    return f"in all but {', '.join(worse)}" if worse else "in all"
-
-
-def other_rules() -> str:
-    """Lay out what the effect matched to dimension or to length makes of such sets."""
-    rows, lines = rows_of("candidates"), []
-    fits = {match: fitted(rows, match) for match in MATCHES}
-    for name, families in (
-        (", ".join(DEVELOPED), DEVELOPED),
-        (", ".join(SEEN + CHECKED), SEEN + CHECKED),
-        (", ".join(HARD), HARD),
-    ):
-        own = [r["result"] for r in rows if "d" in r["task"] and r["task"]["family"] in families]
-        cells = [share([k_of(r, match, fits[match]) > 1 for r in own]) for match in MATCHES]
-        lines.append([f"split: {name}", *cells])
-    for family, (_, right, _, _) in CLUSTERED.items():
-        own = [r["result"] for r in rows if "d" not in r["task"] and r["task"]["family"] == family]
-        found = [[k_of(r, match, fits[match]) for r in own] for match in MATCHES]
-        if own:
-            cells = [share([k in right for k in ks]) if len(ks) > 1 else ks[0] for ks in found]
-            lines.append([f"right: {family} ({', '.join(map(str, right))})", *cells])
-    return table(["", *(f"matched to {match}" for match in MATCHES)], lines)
-
-
-def calibrated_k(log_p: list[float], alpha: float) -> int:
-    """Decide by the calibrated p of k = 2, 3, ..."""
-    return decide(range(2, len(log_p) + 2), log_p, alpha=alpha, selection="calibrated")
-
-
-def cost() -> str:
-    """Lay out what the calibrated p takes of a fit."""
-    lines = []
-    for row in rows_of("cost"):
-        spent = row["result"]["timings"]
-        total, own = sum(spent.values()), spent["bottlenecks"]
-        found = row["result"]
-        name = f"{row['task']['family']} (m = {found['m']:,})"
-        lines.append([name, found["k"], f"{total:.2f}", f"{own:.3f}", f"{100 * own / total:.1f} %"])
-    return table(["set", "k", "fit, s", "bottlenecks, s", "share"], lines)
 
 
 def draw() -> Any:
@@ -270,8 +80,6 @@ def main() -> None:
 
 def calibration_page() -> str:
     """Return docs/calibration.md."""
-    stable = stability()
-    n_null = len(border_tasks())
     return f"""# A decision that does not turn on n
 
 `selection="calibrated"`, the default, decides by another p value than the paper's. This page says
@@ -287,7 +95,22 @@ of a square reach an effect that those of a ball in ten dimensions never do, and
 or a ring exceed both. For the bound asks whether the two parts differ, and the halves of a band
 do.
 
-## The rule
+{_rule()}
+
+{_nothing_to_find()}
+
+{_clusters()}
+
+{_limits()}
+
+{measured("calibration-null", *(f"calibration-{part}" for part in PARTS))}
+"""
+
+
+def _rule() -> str:
+    """Say what the rule is."""
+    n_null = len(border_tasks())
+    return f"""## The rule
 
 Ask the graph instead whether the border is a *bottleneck*. A random walker on the graph is in
 cluster b after ten lazy steps with probability $f$. The thresholds of $f$ cut the two clusters in
@@ -320,21 +143,21 @@ of balls of high dimension far fewer do. The laws, `specialk_gpu/null.json`, are
 {", ".join(DEVELOPED)}.
 
 **A second look.** With ten neighbours a thread of points is two rows wide, and breaks by chance.
-Where *within* is below 15, and p above $10^{{-4}}$, the graph of the 30 nearest neighbours decides
-in place of that of ten, if there are 90 rows or more. Its cuts are of more rows, and its threads do
-not break, which is why its law hardly grows with the length. Two things it cannot judge. A cut that
-weighs more than 2 within + 6 in it has edges that may leap, as from one turn of a roll to the next:
+Where *within* is below {THIN}, and p above $10^{{-4}}$, the graph of the {WIDE} nearest neighbours
+decides in place of that of ten, if there are {LEAST_ROWS} rows or more. Its cuts are of more rows,
+and its threads do not break, which is why its law hardly grows with the length. Two things it
+cannot judge. A cut that weighs more than 2 within + 6 in it has edges that may leap, as from one turn of a roll to the next:
 the law is taken to be {LEAP} times as wide there. And what has 30 rows or less is joined to others
 in it, whatever lies between: that is left to the graph of ten neighbours, and a law made of such
 graphs alone, which also judges a graph that is given (`affinity="precomputed"`). Heavy cuts in the
-graph of ten neighbours, of 15 or more, follow the law of rows.
+graph of ten neighbours, of {THIN} or more, follow the law of rows.
 
 **Gaps.** That no edge of ten neighbours joins a piece to the others says little about how far away
 it is. So it is asked how many rows a row on either side has nearer than any on the other; let $r$
 be the least such number, of at most 30. Along a line, a gap is wider than $r$ spacings before it
 with probability $2^{{-r}}$, in more dimensions this is rarer, and there are m places for it: where
 there is but one cluster, the probability of such a gap is at most $m\\,2^{{-r}}$. (In the
-{n_null:,} sets, where r counts on one side alone, this was {gaps()} of them.)
+{n_null:,} sets, of the largest r with which any piece falls off, this was {gaps()}.)
 
 Of rows that are equal one is looked at. Whatever is embedded, $W_R$ or a graph of other neighbours,
 bottlenecks are looked for in the graphs of 10 neighbours (up to 29, where that is `n_neighbors`)
@@ -343,9 +166,12 @@ and of 30.
 The worst pair decides. At k, one of the $k - 1$ clusters before has been split, the one that looked
 best: p is multiplied by $k - 1$, but for gaps, whose bound is for all places. Clusters that fall
 apart in the graph are tested piece by piece, where a piece is a tenth of its cluster or more. What
-no edge joins to the rest is compared with its own heaviest cut, unless the gap is evidence enough.
+no edge joins to the rest is compared with its own heaviest cut, unless the gap says enough."""
 
-## Where there is nothing to find
+
+def _nothing_to_find() -> str:
+    """Count false splits."""
+    return f"""## Where there is nothing to find
 
 Families that were made for this test, and that nothing was chosen by. They were run a first time
 before the changes that a review brought (small clusters, equal rows, the law for edges that leap),
@@ -366,9 +192,13 @@ Of all these sets, {false_splits_of_graphs()} would be split by their graph alon
 Shapes that are thin in places by themselves. The wider law for edges that leap was chosen by other
 rolls than these, and the 15 rows by other sets of all of them:
 
-{false_splits("hard", HARD)}
+{false_splits("hard", HARD)}"""
 
-## Where there are clusters
+
+def _clusters() -> str:
+    """Count right k, by rule and method, and what it costs."""
+    stable = stability()
+    return f"""## Where there are clusters
 
 How often the right k was found (in brackets which k count as right; of data that are given whole,
 the k that was found). These families were made for this test; five sets of each were run before the
@@ -418,17 +248,18 @@ $\\alpha$ = {ALPHA} and all else as it is by default; of MNIST the first.
 
 {cost()}
 
-{measured("calibration-cost")}
+{measured("calibration-cost")}"""
 
-## What it does not do
+
+def _limits() -> str:
+    """Say where it fails."""
+    return """## What it does not do
 
 - **It finds no clusters that overlap.** They have to be thinner at their border than half-way in.
-  Wine and breast cancer are one cluster, by this and by the paper's rule: their z at the true
-  classes is that of sets without clusters.
+  Wine and breast cancer are one cluster, by this and by the paper's rule.
 - **It finds no clusters that k-means does not.** A k at which k-means cuts a true cluster is
-  rejected, and the search ends there: with nine clusters of the digits, k-means cuts the ones.
-  What is found thin is a place near the border of the labels, and at least half of all edges
-  between them have to cross there.
+  rejected, and the search ends there. What is found thin is a place near the border of the labels,
+  and counts for at least half of all edges between them.
 - **It finds few small clusters.** Of 15 to 30 rows they are found where a gap is around them, of
   fewer hardly ever, as a border of four rows is no evidence.
 - **It sees no gap in a graph that is given**, where two threads far apart look like one that broke
@@ -439,11 +270,8 @@ $\\alpha$ = {ALPHA} and all else as it is by default; of MNIST the first.
 - **Rows have to be independent.** Random walks, time series, and copies with a little noise in them
   are split: they are not what the law was made of.
 - The law is fitted to the first split, k = 2. Of later ones only the factor $k - 1$ takes care.
-- p has been tried down to about $10^{{-3}}$. Below, it tells how thin a border is. It is no
-  probability that the clusters exist.
-
-{measured("calibration-null", *(f"calibration-{part}" for part in PARTS))}
-"""
+- p has been tried down to about $10^{-3}$. Below, it tells how thin a border is. It is no
+  probability that the clusters exist."""
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ N_ROUNDS = 200  # of the fit
 LEAST = 0.3  # scale, however short
 NOTHING = {"between": 1.0, "within": 0.0, "length": 1.0}
 BORDER = ("between", "within", "length", "side")
-MOST_NEIGHBORS = 30  # with which gaps are looked for
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 5, 20000: 2}
 HARD_SETS = {150: 40, 300: 40, 1000: 40}
 N_CLUSTERED, N_LARGE = 20, 5  # sets of a family that is drawn, and of those of 5,000 rows
@@ -100,7 +99,7 @@ def second_look(result: dict[str, Any]) -> tuple[dict[str, float], float] | None
 
 def _widest_gap(X: np.ndarray) -> int:
     """Return the largest number of neighbours with which the graph falls apart."""
-    nearest = nearest_neighbors(X, min(MOST_NEIGHBORS, len(X) - 1)).indices
+    nearest = nearest_neighbors(X, min(WIDE, len(X) - 1)).indices
 
     def falls_apart(r: int) -> bool:
         return connected_components(neighbors_graph(nearest[:, :r]), directed=False)[0] > 1
