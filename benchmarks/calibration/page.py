@@ -146,8 +146,8 @@ of balls of high dimension far fewer do. The laws, `specialk_gpu/null.json`, are
 Where *within* is below {THIN}, and p above $10^{{-4}}$, the graph of the {WIDE} nearest neighbours
 decides in place of that of ten, if there are {LEAST_ROWS} rows or more. Its cuts are of more rows,
 and its threads do not break, which is why its law hardly grows with the length. Two things it
-cannot judge. A cut that weighs more than 2 within + 6 in it has edges that may leap, as from one turn of a roll to the next:
-the law is taken to be {LEAP} times as wide there. And what has 30 rows or less is joined to others
+cannot judge. A cut that weighs more than 2 within + 6 in it has edges that may leap, as from one
+turn of a roll to the next: the law is taken to be {LEAP} times as wide there. And what has 30 rows or less is joined to others
 in it, whatever lies between: that is left to the graph of ten neighbours, and a law made of such
 graphs alone, which also judges a graph that is given (`affinity="precomputed"`). Heavy cuts in the
 graph of ten neighbours, of {THIN} or more, follow the law of rows.
@@ -240,8 +240,9 @@ found right; of data that are given whole, the k that was found:
 {other_rules()}
 
 In the dimension alone, sets that are long and thin cannot be told from balls, and the deviation
-is too large for anything to be found. The length tells more. But clusters that are small, or many,
-have small effects.
+is too large for anything to be found. The length tells more, though less than bottlenecks do.
+
+## Cost
 
 `python -m benchmarks.calibration cost`: the second fit of a set, with
 $\\alpha$ = {ALPHA} and all else as it is by default; of MNIST the first.
