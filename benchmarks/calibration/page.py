@@ -147,10 +147,11 @@ Where *within* is below {THIN}, and p above $10^{{-4}}$, the graph of the {WIDE}
 decides in place of that of ten, if there are {LEAST_ROWS} rows or more. Its cuts are of more rows,
 and its threads do not break, which is why its law hardly grows with the length. Two things it
 cannot judge. A cut that weighs more than 2 within + 6 in it has edges that may leap, as from one
-turn of a roll to the next: the law is taken to be {LEAP} times as wide there. And what has 30 rows or less is joined to others
-in it, whatever lies between: that is left to the graph of ten neighbours, and a law made of such
-graphs alone, which also judges a graph that is given (`affinity="precomputed"`). Heavy cuts in the
-graph of ten neighbours, of {THIN} or more, follow the law of rows.
+turn of a roll to the next: the law is taken to be {LEAP} times as wide there. And what has 30 rows
+or less is joined to others in it, whatever lies between: that is left to the graph of ten
+neighbours, and a law made of such graphs alone, which also judges a graph that is given
+(`affinity="precomputed"`). Heavy cuts in the graph of ten neighbours, of {THIN} or more, follow the
+law of rows.
 
 **Gaps.** That no edge of ten neighbours joins a piece to the others says little about how far away
 it is. So it is asked how many rows a row on either side has nearer than any on the other; let $r$
