@@ -180,7 +180,7 @@ class Bottlenecks:
         within = m / 8
         return log_p_of(0.0, within, m / within, "graph" if self._X is None else "rows")
 
-    def widest(self, labels: Any, k: int) -> Bottleneck:
+    def widest(self, labels: Any, k: int, enough: float = SURE) -> Bottleneck:
         """Find the border that is least of a bottleneck.
 
         Parameters
@@ -188,6 +188,8 @@ class Bottlenecks:
         labels : int32 array of shape (m,)
             In 0, ..., k - 1, k at least 2.
         k : int
+        enough : float
+            Log p from which a gap decides without more; its bound then stands for p.
 
         Returns
         -------
@@ -202,7 +204,7 @@ class Bottlenecks:
             if absent.size:  # a cluster of copies alone
                 return Bottleneck(0.0, (0, int(absent[0]) or 1), 0.0, 0.0, 0.0, 0)
         gap = self._log_p_of_gap if self._search_is_cheap else None
-        found = borders(labels, k, self.near, "graph", gap=gap)
+        found = borders(labels, k, self.near, "graph", gap=gap, enough=min(enough, SURE))
         more = math.log(k - 1)
         if self._X is None:
             judged = [one._replace(log_p=min(0.0, one.log_p + more)) for one in found]
@@ -235,7 +237,7 @@ class Bottlenecks:
             else:
                 border = _second_look(one, again) if one.pair in doubtful else one
             log_p = min(0.0, border.log_p + more)
-            if one.rows is not None and log_p > SURE and not certain:
+            if one.rows is not None and not certain and (log_p > SURE or not one.within):
                 log_p = min(log_p, self._log_p_of_gap(one.rows))
             judged.append(border._replace(log_p=log_p))
         return judged
@@ -282,6 +284,7 @@ def borders(
     law: str,
     wanted: set[tuple[int, int]] | None = None,
     gap: Callable[[Any], float] | None = None,
+    enough: float = SURE,
 ) -> list[Bottleneck]:
     """Measure the borders of a clustering in one graph.
 
@@ -295,7 +298,9 @@ def borders(
     wanted : set of pairs of labels, optional
         Only these; (a, a) stands for all borders of a.
     gap : callable, optional
-        Returns log p of the gap around rows. Where that is certain, nothing else is measured.
+        Returns log p of the gap around rows.
+    enough : float
+        Log p of a gap from which nothing else is measured.
 
     Returns
     -------
@@ -328,7 +333,7 @@ def borders(
         if wanted is None or any(a in pair for pair in wanted):
             rows, side = sections.rows(i), int(core[i])
             log_p = 0.0 if gap is None else gap(rows)
-            if log_p <= SURE:
+            if log_p <= enough:
                 found.append(Bottleneck(log_p, (a, a), 0.0, 0.0, 0.0, side, rows))
                 continue
             within = sections.own_width(i)

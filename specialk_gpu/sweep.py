@@ -300,7 +300,7 @@ def sweep(
     for k, found, labels, bound in tries:
         warn_of_shortcomings(found, k)
         n_found = int(found.centers.shape[0])
-        step = _tested(k, found, labels, bound, graph, timings)
+        step = _tested(k, found, labels, bound, graph, log_alpha, timings)
         log_p = step.decisive_log_p
         accepted = log_p <= log_alpha or k == first
         if k > first and log_p <= log_alpha:
@@ -359,7 +359,13 @@ def _warn_if_untried(S: Any) -> None:
 
 
 def _tested(
-    k: int, found: KMeans, labels: Any, bound: tuple[float, Any], graph: Any, timings: Any
+    k: int,
+    found: KMeans,
+    labels: Any,
+    bound: tuple[float, Any],
+    graph: Any,
+    log_alpha: float,
+    timings: dict[str, float],
 ) -> Step:
     """Return a step with its p, without the decision."""
     log_p, pair = bound
@@ -372,7 +378,7 @@ def _tested(
     if graph is None or k == 1:
         return step
     clock = time.perf_counter()
-    border = graph.widest(labels, k)
+    border = graph.widest(labels, k, log_alpha)
     timings["bottlenecks"] += time.perf_counter() - clock
     return step._replace(log_p_calibrated=border.log_p, pair=border.pair)
 

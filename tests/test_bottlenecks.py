@@ -310,6 +310,22 @@ def test_long_threads_are_told_by_the_gap_alone(bk, factor):
     assert graphs.widest(labels, 2).log_p <= expected + 1e-9
 
 
+def test_the_bound_of_a_gap_is_the_same_for_every_k():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 2)) + 60 * np.repeat(np.arange(5), 200)[:, None]
+    model = calibrated(X)
+    found = [step.log_p_calibrated for step in model.path_[1:5]]
+    np.testing.assert_allclose(found, log_p_of_gap(1000, WIDE))
+    assert model.n_clusters_ == 5
+
+
+@pytest.mark.parametrize("apart", [8, 20])
+def test_clusters_that_are_further_apart_are_no_less_found(apart):
+    X = np.random.default_rng(0).normal(size=(1500, 2))
+    X[:, 0] += apart * (np.arange(1500) % 2)
+    assert calibrated(X, alpha=1e-6, n_components=200).n_clusters_ == 2
+
+
 @pytest.mark.parametrize("size", [13, 20, 28])
 def test_the_gap_around_a_small_cluster_is_as_many_rows_as_it_has_left(bk, size):
     """The nearest other row is beyond size - 1 neighbours, on the other side beyond 30."""

@@ -260,10 +260,11 @@ def _limits() -> str:
 - **It finds no clusters that overlap.** They have to be thinner at their border than half-way in.
   Wine and breast cancer are one cluster, by this and by the paper's rule.
 - **It finds no clusters that k-means does not.** A k at which k-means cuts a true cluster is
-  rejected, and the search ends there. What is found thin is a place near the border of the labels,
-  and counts for at least half of all edges between them.
-- **It finds few small clusters.** Of 15 to 30 rows they are found where a gap is around them, of
-  fewer hardly ever, as a border of four rows is no evidence.
+  rejected, and the search ends there; more columns (`n_kmeans_components`) may help. What is found
+  thin is a place near the border of the labels, and counts for at least half of all edges between
+  them.
+- **It finds few small clusters**, as a border of four rows is no evidence. Of 30 rows or less they
+  are found by the gap around them: of s rows in m where $m\\,2^{1-s}$ is at most $\\alpha$.
 - **It sees no gap in a graph that is given**, where two threads far apart look like one that broke
   by chance. Such graphs are trusted: those of networks with few long edges, such as small worlds,
   are split. Give graphs of 30 neighbours rather than of ten.
@@ -272,8 +273,8 @@ def _limits() -> str:
 - **Rows have to be independent.** Random walks, time series, and copies with a little noise in them
   are split: they are not what the law was made of.
 - The law is fitted to the first split, k = 2. Of later ones only the factor $k - 1$ takes care.
-- p has been tried down to about $10^{-3}$. Below, it tells how thin a border is. It is no
-  probability that the clusters exist."""
+- p has been tried down to about $10^{-3}$. Below, it tells how thin a border is, or is the bound of
+  a gap, where that is enough for $\\alpha$. It is no probability that the clusters exist."""
 
 
 if __name__ == "__main__":
