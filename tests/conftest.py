@@ -14,6 +14,18 @@ def pytest_addoption(parser):
         action="store_true",
         help="tests marked 'gpu' fail, instead of being skipped, where CUDA cannot run",
     )
+    parser.addoption(
+        "--stand-in",
+        action="store_true",
+        help="tests marked 'gpu' run on a strict stand-in for CuPy, on the host",
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("--stand-in"):
+        import stand_in
+
+        stand_in.install()
 
 
 def pytest_runtest_setup(item):
@@ -28,6 +40,16 @@ def pytest_runtest_setup(item):
 @pytest.fixture(params=["numpy", pytest.param("cuda", marks=pytest.mark.gpu)])
 def bk(request):
     return get_backend(request.param)
+
+
+@pytest.fixture
+def waits(request):
+    """Return a context that counts what makes the host wait for the device, and transfers."""
+    if not request.config.getoption("--stand-in"):
+        pytest.skip("waits are counted on the stand-in alone")
+    from stand_in import counting
+
+    return counting
 
 
 @pytest.fixture(scope="session")
