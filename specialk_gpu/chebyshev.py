@@ -143,7 +143,7 @@ def chebyshev(
         if locked.shape[1] >= n:
             order = np.argsort(-np.abs(theta[:n]), kind="stable")
             V, theta = locked[:, bk.asarray(order)], theta[order]
-            missed = find_missed(bk, A, bk.asarray(theta), V, tol, rng)
+            missed = find_missed(bk, A, theta, V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
         before, worst = worst, float(norms[new : n - n_locked].max())
         stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
@@ -192,8 +192,8 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
         w -= alphas[-1] * v
         betas.append(xp.sqrt(bk.column_dots(w, w)))
         previous, v = v, w / xp.where(betas[-1] > 0, betas[-1], 1)
-    alpha = bk.to_numpy(xp.stack(alphas)).astype(np.float64)
-    beta = bk.to_numpy(xp.stack(betas[1:])).astype(np.float64)
+    both = bk.to_numpy(xp.stack(alphas + betas[1:])).astype(np.float64)  # a wait
+    alpha, beta = both[:n_steps], both[n_steps:]
     values, weights, lowest = [], [], []
     for i in range(n_vectors):
         ends = np.flatnonzero(beta[:, i] <= 1e-6 * np.abs(alpha[:, i]).max())
@@ -306,13 +306,18 @@ def _orthonormalise(bk: ModuleType, V: Any, locked: Any, rng: Any) -> Any:
     for the rest.
     """
     xp = bk.xp
+    settled = False
     for _ in range(5):
         if locked.shape[1]:
             V -= locked @ (locked.T @ V)
         gram = V.T @ V
-        if float(xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()) < 1e-2:
+        away = xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()
+        if settled and float(away) < 1e-2:  # a wait
             return gram
-        factor = _cholesky(xp, gram)
+        factor, away = _cholesky(bk, gram, away)
+        if away < 1e-2:
+            return gram
+        settled = factor is not None
         if factor is None:
             _replace_dependent(bk, V, gram, rng)
         else:
@@ -338,17 +343,23 @@ def _wide_panels(bk: ModuleType, width: int) -> list[slice]:
     return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
-def _cholesky(xp: Any, gram: Any) -> Any | None:
-    """Return the Cholesky factor, or None if `gram` is not safely positive definite."""
+def _cholesky(bk: ModuleType, gram: Any, away: Any) -> tuple[Any | None, float]:
+    """Return the Cholesky factor, or None if `gram` is not safely positive definite.
+
+    And `away`, which comes from the device on the same way.
+    """
+    xp = bk.xp
     try:
         factor = xp.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
-        return None
+        return None, float(away)
     # a pivot near √eps is rounding; CuPy returns a failed factor without a word
     eps = float(np.finfo(gram.dtype).eps)
-    safe = float(xp.diagonal(factor).copy().min()) > 10 * math.sqrt(eps * gram.shape[0])
-    safe = safe and float(xp.abs(factor @ factor.T - gram).max()) < math.sqrt(eps)
-    return factor if safe else None
+    error = xp.abs(factor @ factor.T - gram).max()
+    found = xp.stack([away, xp.diagonal(factor).copy().min(), error])
+    away, pivot, error = bk.to_numpy(found).tolist()  # a wait
+    safe = pivot > 10 * math.sqrt(eps * gram.shape[0]) and error < math.sqrt(eps)
+    return factor if safe else None, away
 
 
 def _replace_dependent(bk: ModuleType, V: Any, gram: Any, rng: Any) -> None:
@@ -356,9 +367,10 @@ def _replace_dependent(bk: ModuleType, V: Any, gram: Any, rng: Any) -> None:
     xp = bk.xp
     values, basis = xp.linalg.eigh(gram.astype(np.float64))
     eps = float(np.finfo(gram.dtype).eps)
-    keep = values > 100 * eps * gram.shape[0] * values[-1]
+    on_host = bk.to_numpy(values)  # rising; a wait
+    rank = int((on_host > 100 * eps * gram.shape[0] * on_host[-1]).sum())
+    keep = slice(gram.shape[0] - rank, None)
     columns = V @ (basis[:, keep] / xp.sqrt(values[keep])).astype(V.dtype)
-    rank = columns.shape[1]
     fresh = rng.standard_normal((V.shape[0], V.shape[1] - rank)) / math.sqrt(V.shape[0])
     V[:, :rank] = columns[:, ::-1]
     V[:, rank:] = bk.asarray(fresh, dtype=V.dtype)
@@ -418,7 +430,8 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
         norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
     bk.map_chunks(measure, _panels(bk, width))
-    return bk.to_numpy(values), bk.to_numpy(norms), residuals
+    values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # a wait
+    return values, norms, residuals
 
 
 def find_missed(

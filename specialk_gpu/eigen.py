@@ -65,8 +65,12 @@ class Eigenpairs(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Eigenpairs of one component: rows (s,), values (p,), vectors (s, p)."""
+    """Eigenpairs of g components of s rows each, p of each.
 
+    component (g,), on the host; rows (g, s), values (g, p), vectors (g, s, p).
+    """
+
+    component: np.ndarray
     rows: Any
     values: Any
     vectors: Any
@@ -129,17 +133,17 @@ def eigenpairs(
     iteration, 2006.
     """
     bk = backend_of(W)
-    W = _checked(bk, W, n, solver, tol)
+    _check(bk, W, n, solver, tol)
+    W, exponent = _within_range(bk, bk.sparse.csr_matrix(W))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     rng = check_random_state(random_state)
-    W, exponent = _within_range(bk, W)
     count, component = bk.connected_components(W)
-    parts = _solve_components(bk, W, n, count, component, solver, tol, max_iter, rng)
-    values, vectors = _merge(bk, W.shape[0], n, parts)
+    parts, values = _solve_components(bk, W, n, count, component, solver, tol, max_iter, rng)
+    values, vectors = _merge(bk, W.shape[0], n, parts, values)
     residuals, orthogonality = _verify(bk, W, values, vectors)
     message = " ".join(part.failure for part in parts if part.failure)
     complete = not message
-    loose = int((residuals > tol).astype(np.int64).sum())
+    loose = int((residuals > tol).sum())
     if loose:
         message += (
             f" {loose} of {n} eigenpairs have a residual above tol={tol:g} "
@@ -155,13 +159,13 @@ def eigenpairs(
             "or float64."
         )
     values = _times_power(values, exponent)
-    if not bool(bk.xp.isfinite(values).all()):
+    if not np.isfinite(values).all():
         msg = f"the eigenvalues of W do not fit into {W.dtype}. Divide W, or take float64."
         raise ValueError(msg)
     return Eigenpairs(
-        values,
+        bk.asarray(values),
         vectors,
-        residuals,
+        bk.asarray(residuals),
         orthogonality,
         not message,
         complete,
@@ -172,9 +176,22 @@ def eigenpairs(
 
 
 def _within_range(bk: ModuleType, W: Any) -> tuple[Any, int]:
-    """Scale a matrix of extreme size by a power of two, so that squares stay finite."""
-    largest = float(bk.xp.abs(W.data).max()) if W.nnz else 1.0
-    if 1e-15 < largest < 1e15:
+    """Return W without stored zeros, and if of extreme size, scaled by a power of two.
+
+    So that squares stay finite.
+    """
+    if not W.nnz:
+        return W, 0
+    magnitudes = bk.xp.abs(W.data)
+    extremes = bk.xp.stack([magnitudes.max(), magnitudes.min()])
+    largest, smallest = bk.to_numpy(extremes).tolist()  # a wait
+    if not math.isfinite(largest):
+        msg = "W must be finite, got entries that are infinite or not a number."
+        raise ValueError(msg)
+    if smallest == 0:
+        W = W.copy()
+        W.eliminate_zeros()
+    if largest == 0 or 1e-15 < largest < 1e15:
         return W, 0
     exponent = math.frexp(largest)[1]
     content = _times_power(W.data, -exponent), W.indices, W.indptr
@@ -187,8 +204,8 @@ def _times_power(x: Any, exponent: int) -> Any:
     return x * number(2.0**half) * number(2.0 ** (exponent - half))
 
 
-def _checked(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> Any:
-    """Return W in CSR without stored zeros, if all arguments are in range."""
+def _check(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> None:
+    """Raise if an argument is of another type or out of range."""
     if not bk.sparse.issparse(W):
         msg = f"W must be a sparse matrix of SciPy or CuPy, got a {type(W).__name__}."
         raise TypeError(msg)
@@ -210,17 +227,27 @@ def _checked(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> Any:
     if not tol > 0:
         msg = f"tol must be positive, got {tol}."
         raise ValueError(msg)
-    W = bk.sparse.csr_matrix(W)
-    if W.nnz and not bool(bk.xp.isfinite(W.data).all()):
-        msg = "W must be finite, got entries that are infinite or not a number."
-        raise ValueError(msg)
-    if W.nnz and not bool((W.data != 0).all()):
-        W = W.copy()
-        W.eliminate_zeros()
-    return W
 
 
 # Components ------------------------------------------------------------------------------------
+
+
+class _Blocks(NamedTuple):
+    """A matrix whose rows are sorted by the size of their component, and by component.
+
+    On the host, of each component in this order, its number and size, and where its rows and
+    entries begin, with one end more. On the device, the rows in this order (m,), and value, row and
+    column (nnz,) of the entries.
+    """
+
+    component: np.ndarray
+    size: np.ndarray
+    row_begin: np.ndarray
+    entry_begin: np.ndarray
+    order: Any
+    data: Any
+    row: Any
+    column: Any
 
 
 def _solve_components(
@@ -233,45 +260,72 @@ def _solve_components(
     tol: float,
     max_iter: int | None,
     rng: Any,
-) -> list[_Part]:
-    """Solve every component for as many pairs as can be among the n largest of all."""
-    xp, m = bk.xp, W.shape[0]
+) -> tuple[list[_Part], list[np.ndarray]]:
+    """Solve every component for as many pairs as can be among the n largest of all.
+
+    Returns the parts, and the values of each on the host.
+    """
+    m = W.shape[0]
+    settings = solver, tol, max_iter, rng
     if count == 1:
-        return [_solve(bk, xp.arange(m), W, n, solver, tol, max_iter, rng)]
-    sizes = bk.to_numpy(xp.bincount(component, minlength=count))
-    order = xp.argsort(component, kind="stable")  # rows, component after component
-    ends = np.cumsum(sizes)
-    sorted_W = _permuted(bk, W, order)
-    parts = _solve_small(bk, sorted_W, order, ends - sizes, sizes)
-    large = [
-        (order[end - size : end], _diagonal_block(bk, sorted_W, int(end - size), int(end)))
-        for size, end in zip(sizes, ends, strict=True)
-        if size > SMALL
-    ]
+        parts = [_solve(bk, np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, *settings)]
+        return parts, _values_on_host(bk, parts)
+    blocks = _sorted_by_size(bk, W, count, component)
+    parts = _solve_small(bk, blocks)
+    large = np.flatnonzero(blocks.size > SMALL)
+    large = large[np.argsort(blocks.component[large])].tolist()
     # ask each for its share of n, and for more while all that came is among the n largest
-    asked = [
-        min(block.shape[0], n, math.ceil(1.3 * n * block.shape[0] / m) + 16) for _, block in large
-    ]
+    sizes = blocks.size[large].tolist()
+    asked = [min(size, n, math.ceil(1.3 * n * size / m) + 16) for size in sizes]
     solved = [
-        _solve(bk, rows, block, wanted, solver, tol, max_iter, rng)
-        for (rows, block), wanted in zip(large, asked, strict=True)
+        _solve_block(bk, blocks, i, wanted, *settings)
+        for i, wanted in zip(large, asked, strict=True)
     ]
     while True:
-        magnitudes = np.concatenate([np.abs(bk.to_numpy(p.values)).ravel() for p in parts + solved])
-        cut = np.sort(magnitudes)[::-1][n - 1] if magnitudes.size >= n else 0.0
+        values = _values_on_host(bk, parts + solved)
+        magnitudes = [np.abs(x) for x in values]
+        together = np.concatenate(magnitudes)
+        cut = np.sort(together)[::-1][n - 1] if together.size >= n else 0.0
         short = False
-        for i, (rows, block) in enumerate(large):
-            limit = min(block.shape[0], n)
-            if asked[i] < limit and float(abs(solved[i].values).min()) >= cut * (1 - 1e-9):
-                asked[i] = min(limit, 2 * asked[i])
-                solved[i] = _solve(bk, rows, block, asked[i], solver, tol, max_iter, rng)
+        for j, found in enumerate(magnitudes[len(parts) :]):
+            limit = min(sizes[j], n)
+            if asked[j] < limit and float(found.min()) >= cut * (1 - 1e-9):
+                asked[j] = min(limit, 2 * asked[j])
+                solved[j] = _solve_block(bk, blocks, large[j], asked[j], *settings)
                 short = True
         if not short:
-            return parts + solved
+            return parts + solved, values
 
 
-def _permuted(bk: ModuleType, W: Any, order: Any) -> Any:
-    """Return W[order][:, order] in CSR."""
+def _values_on_host(bk: ModuleType, parts: list[_Part]) -> list[np.ndarray]:
+    """Fetch the values of all parts in one transfer."""
+    values = bk.to_numpy(bk.xp.concatenate([part.values.ravel() for part in parts]))  # a wait
+    return np.split(values, np.cumsum([part.values.size for part in parts])[:-1])
+
+
+def _sorted_by_size(bk: ModuleType, W: Any, count: int, component: Any) -> _Blocks:
+    """Sort a matrix of several components, so that those of equal size lie together."""
+    xp, m = bk.xp, W.shape[0]
+    order = xp.argsort(component, kind="stable")  # rows, component after component
+    component = component[order]
+    end = xp.searchsorted(component, xp.arange(count), side="right")
+    entry_end = xp.cumsum(xp.diff(W.indptr)[order], dtype=np.int64)[end - 1]
+    end, entry_end = bk.to_numpy(xp.stack([end, entry_end]))  # a wait
+    size, n_entries = np.diff(end, prepend=0), np.diff(entry_end, prepend=0)
+    by_size = np.argsort(size, kind="stable")
+    row_begin, entry_begin = (
+        np.concatenate([[0], np.cumsum(x[by_size])]) for x in (size, n_entries)
+    )
+    shift = np.empty(count, dtype=np.int64)
+    shift[by_size] = row_begin[:-1] - (end - size)[by_size]
+    rows = xp.empty_like(order)
+    rows[xp.arange(m) + bk.asarray(shift)[component]] = order
+    content = rows, *_entries(bk, W, rows)
+    return _Blocks(by_size, size[by_size], row_begin, entry_begin, *content)
+
+
+def _entries(bk: ModuleType, W: Any, order: Any) -> tuple[Any, Any, Any]:
+    """Return value, row and column of the entries of W[order][:, order], row after row."""
     xp, m = bk.xp, W.shape[0]
     place = xp.empty(m, dtype=np.int64)
     place[order] = xp.arange(m)
@@ -280,43 +334,70 @@ def _permuted(bk: ModuleType, W: Any, order: Any) -> Any:
     by_key = xp.argsort(keys)
     keys = keys[by_key]
     row = keys // m
+    return W.data[by_key], row, keys - row * m
+
+
+def _csr(bk: ModuleType, data: Any, row: Any, column: Any, m: int) -> Any:
+    """Return a matrix of m rows in CSR from its entries, row after row."""
+    xp = bk.xp
     indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
-    indices = (keys - row * m).astype(np.int32)
-    return bk.sparse.csr_matrix((W.data[by_key], indices, indptr), shape=(m, m))
+    return bk.sparse.csr_matrix((data, column.astype(np.int32), indptr), shape=(m, m))
 
 
-def _diagonal_block(bk: ModuleType, W: Any, start: int, stop: int) -> Any:
-    """Return W[start:stop, start:stop], given that these rows have no other entries."""
-    low, high = int(W.indptr[start]), int(W.indptr[stop])
-    content = (W.data[low:high], W.indices[low:high] - start, W.indptr[start : stop + 1] - low)
-    return bk.sparse.csr_matrix(content, shape=(stop - start, stop - start))
+def _dense_blocks(bk: ModuleType, blocks: _Blocks, first: int, stop: int) -> tuple[Any, Any]:
+    """Return the rows (g, s) and the matrices (g, s, s) of components of equal size."""
+    size, begin = int(blocks.size[first]), int(blocks.row_begin[first])
+    entries = slice(int(blocks.entry_begin[first]), int(blocks.entry_begin[stop]))
+    row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
+    dense = bk.xp.zeros((stop - first) * size * size, dtype=blocks.data.dtype)
+    dense[row * size + column % size] = blocks.data[entries]
+    rows = blocks.order[begin : int(blocks.row_begin[stop])]
+    return rows.reshape(-1, size), dense.reshape(-1, size, size)
 
 
-def _solve_small(bk: ModuleType, W: Any, order: Any, starts: Any, sizes: Any) -> list[_Part]:
+def _solve_small(bk: ModuleType, blocks: _Blocks) -> list[_Part]:
     """Solve the small components densely, those of equal size in one batch."""
     xp = bk.xp
     parts = []
-    for size in np.unique(sizes[sizes <= SMALL]):
-        first = starts[sizes == size]
-        step = max(1, 2**24 // int(size) ** 2)
-        for begin in range(0, first.size, step):
-            start = bk.asarray(first[begin : begin + step])  # (g,)
-            rows = start[:, None] + xp.arange(int(size))  # (g, s)
-            counts = W.indptr[rows + 1] - W.indptr[rows]
-            dense = xp.zeros((start.size, int(size), int(size)), dtype=W.dtype)
-            for extra in range(int(counts.max()) if counts.size else 0):
-                g, i = xp.nonzero(counts > extra)
-                at = W.indptr[rows[g, i]] + extra
-                dense[g, i, W.indices[at] - start[g]] = W.data[at]
-            values, vectors = xp.linalg.eigh(dense)
-            parts += [
-                _Part(order[rows[g]], values[g], vectors[g], "dense", "") for g in range(start.size)
-            ]
+    for size in np.unique(blocks.size[blocks.size <= SMALL]).tolist():
+        first, stop = np.searchsorted(blocks.size, [size, size + 1]).tolist()
+        step = max(1, 2**24 // size**2)
+        for begin in range(first, stop, step):
+            end = min(begin + step, stop)
+            rows, dense = _dense_blocks(bk, blocks, begin, end)
+            if size == 1:
+                values, vectors = dense[:, 0], xp.ones_like(dense)
+            else:
+                values, vectors = xp.linalg.eigh(dense)
+            parts.append(_Part(blocks.component[begin:end], rows, values, vectors, "dense", ""))
     return parts
+
+
+def _solve_block(
+    bk: ModuleType,
+    blocks: _Blocks,
+    i: int,
+    n: int,
+    solver: str,
+    tol: float,
+    max_iter: int | None,
+    rng: Any,
+) -> _Part:
+    """Solve one large component."""
+    component, size = blocks.component[i : i + 1], int(blocks.size[i])
+    if _takes_dense(size, n, solver):
+        rows, dense = _dense_blocks(bk, blocks, i, i + 1)
+        return _dense(bk, component, rows[0], dense[0], n)
+    begin, end = int(blocks.row_begin[i]), int(blocks.row_begin[i + 1])
+    entries = slice(int(blocks.entry_begin[i]), int(blocks.entry_begin[i + 1]))
+    row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
+    A = _csr(bk, blocks.data[entries], row, column, size)
+    return _solve(bk, component, blocks.order[begin:end], A, n, solver, tol, max_iter, rng)
 
 
 def _solve(
     bk: ModuleType,
+    component: np.ndarray,
     rows: Any,
     A: Any,
     n: int,
@@ -327,20 +408,19 @@ def _solve(
 ) -> _Part:
     """Solve one component with the solver asked for, or chosen by size."""
     m = A.shape[0]
-    if solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n)):
-        values, vectors = _dense(bk, A, n)
-        return _Part(rows, values, vectors, "dense", "")
+    if _takes_dense(m, n, solver):
+        return _dense(bk, component, rows, A.toarray(), n)
     if solver == "lanczos" or (solver == "auto" and bk.is_lanczos_faster(A, n)):
         v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
         values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
         failure = failure or find_missed(bk, A, values, vectors, tol, rng, max_degree=100)
         if solver == "lanczos" or not (failure or _is_crowded(bk, values)):
-            return _Part(rows, values, vectors, "lanczos", failure)
+            return _Part(component, rows[None], values[None], vectors[None], "lanczos", failure)
     order = bk.locality_order(A)
     if order is not None:
-        A, rows = _permuted(bk, A, order), rows[order]
+        A, rows = _csr(bk, *_entries(bk, A, order), m), rows[order]
     values, vectors, failure = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng)
-    return _Part(rows, values, vectors, "chebyshev", failure)
+    return _Part(component, rows[None], values[None], vectors[None], "chebyshev", failure)
 
 
 def _is_crowded(bk: ModuleType, values: Any) -> bool:
@@ -349,41 +429,54 @@ def _is_crowded(bk: ModuleType, values: Any) -> bool:
     return int((magnitudes <= magnitudes.min() + CROWD * magnitudes.max()).sum()) >= 3
 
 
+def _takes_dense(m: int, n: int, solver: str) -> bool:
+    """Say whether a full decomposition is asked for, or best."""
+    return solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n))
+
+
 def _is_dense_faster(m: int, n: int) -> bool:
     """Say whether a full decomposition beats the filter: see benchmarks/eigen_solvers.py."""
     return m <= 300 or (m <= 1000 and 5 * n >= m) or 2 * n >= m
 
 
-def _dense(bk: ModuleType, A: Any, n: int) -> tuple[Any, Any]:
+def _dense(bk: ModuleType, component: np.ndarray, rows: Any, A: Any, n: int) -> _Part:
     """Return the n pairs of largest magnitude from a full decomposition in float64."""
     xp = bk.xp
-    dense = A.toarray() if hasattr(A, "toarray") else A @ xp.eye(A.shape[0], dtype=A.dtype)
-    values, vectors = xp.linalg.eigh(dense.astype(np.float64, copy=False))
+    values, vectors = xp.linalg.eigh(A.astype(np.float64, copy=False))
     order = xp.argsort(-xp.abs(values))[:n]
-    return values[order].astype(A.dtype), vectors[:, order].astype(A.dtype)
+    values, vectors = values[order].astype(A.dtype), vectors[:, order].astype(A.dtype)
+    return _Part(component, rows[None], values[None], vectors[None], "dense", "")
 
 
-def _merge(bk: ModuleType, m: int, n: int, parts: list[_Part]) -> tuple[Any, Any]:
-    """Pick the n largest of all components; ties go by component, so that runs agree."""
+def _merge(
+    bk: ModuleType, m: int, n: int, parts: list[_Part], values: list[np.ndarray]
+) -> tuple[np.ndarray, Any]:
+    """Pick the n largest of all components; ties go by component, so that runs agree.
+
+    `values` are those of the parts on the host; those picked are returned there too.
+    """
     xp = bk.xp
-    values = np.concatenate([bk.to_numpy(part.values) for part in parts])
-    first_row = np.concatenate([np.full(p.values.shape[0], int(p.rows[0])) for p in parts])
-    part_of = np.concatenate([np.full(p.values.shape[0], i) for i, p in enumerate(parts)])
-    place = np.concatenate([np.arange(p.values.shape[0]) for p in parts])
+    component = np.concatenate([p.component.repeat(p.values.shape[1]) for p in parts])
+    begins = np.cumsum([0] + [x.size for x in values])
+    values = np.concatenate(values)
     by_size = np.argsort(-np.abs(values), kind="stable")
     gaps = -np.diff(np.abs(values)[by_size], prepend=np.inf)
     tie = np.empty(values.size, dtype=np.int64)
     tie[by_size] = np.cumsum(gaps > 1e-10 * max(float(np.abs(values).max()), 1e-300))
-    order = np.lexsort((-values, first_row, values < 0, tie))[:n]
+    order = np.lexsort((-values, component, values < 0, tie))[:n]
     vectors = xp.zeros((m, order.size), dtype=parts[0].vectors.dtype)
-    for i, part in enumerate(parts):
-        columns = np.flatnonzero(part_of[order] == i)
-        chosen = place[order][columns]
-        if columns.size == order.size and np.array_equal(chosen, np.arange(part.values.size)):
-            vectors[part.rows] = part.vectors  # nothing to pick, and far faster
+    for part, begin, end in zip(parts, begins[:-1], begins[1:], strict=True):
+        columns = np.flatnonzero((order >= begin) & (order < end))
+        block, place = np.divmod(order[columns] - begin, part.values.shape[1])
+        if columns.size == order.size and np.array_equal(place, np.arange(part.values.size)):
+            vectors[part.rows[0]] = part.vectors[0]  # nothing to pick, and far faster
+        elif columns.size and part.component.size == 1:
+            picked = part.vectors[0][:, bk.asarray(place)]
+            vectors[part.rows[0][:, None], bk.asarray(columns)[None, :]] = picked
         elif columns.size:
-            picked = part.vectors[:, bk.asarray(chosen)]
-            vectors[part.rows[:, None], bk.asarray(columns)[None, :]] = picked
+            columns, block, place = bk.asarray(np.stack([columns, block, place]))
+            picked = part.vectors.transpose(0, 2, 1)[block, place]
+            vectors[part.rows[block], columns[:, None]] = picked
 
     def fix_signs(columns: slice) -> None:
         panel = vectors[:, columns]
@@ -392,24 +485,27 @@ def _merge(bk: ModuleType, m: int, n: int, parts: list[_Part]) -> tuple[Any, Any
 
     step = bk.panel_width
     bk.map_chunks(fix_signs, (slice(j, j + step) for j in range(0, order.size, step)))
-    return bk.asarray(values[order]), vectors
+    return values[order], vectors
 
 
-def _verify(bk: ModuleType, W: Any, values: Any, vectors: Any) -> tuple[Any, float]:
-    """Return the residuals from their definition, in float64, and max |VᵀV - I|."""
+def _verify(bk: ModuleType, W: Any, values: np.ndarray, vectors: Any) -> tuple[np.ndarray, float]:
+    """Return the residuals from their definition, in float64, and max |VᵀV - I|; on the host."""
     xp, n = bk.xp, values.shape[0]
-    scale = float(xp.abs(values).max()) or 1.0
-    norms = xp.empty(n)
+    scale = float(np.abs(values).max()) or 1.0
+    values = bk.asarray(values)
+    found = xp.empty(n + 1)
     if W.dtype != np.float64:
         W = W.astype(np.float64)
 
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(vectors[:, columns], dtype=np.float64)
         r = product(bk, W, v) - v * values[columns]
-        norms[columns] = xp.sqrt(bk.column_dots(r, r)) / scale
+        found[columns] = xp.sqrt(bk.column_dots(r, r)) / scale
 
     step = bk.panel_width
     bk.map_chunks(measure, (slice(j, min(j + step, n)) for j in range(0, n, step)))
     gram = vectors.T @ vectors
     gram[xp.arange(n), xp.arange(n)] -= 1
-    return norms, float(xp.abs(gram).max())
+    found[n] = xp.abs(gram).max()
+    found = bk.to_numpy(found)  # a wait
+    return found[:n], float(found[n])

@@ -20,8 +20,8 @@ from oracles import (
 )
 from scipy import sparse
 
-from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
-from specialk_gpu.backend import cpu
+from specialk_gpu import ConvergenceError, chebyshev, eigenpairs, knn_graph
+from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.chebyshev import find_missed
 from specialk_gpu.graph import normalised
 
@@ -186,6 +186,58 @@ def test_empty_rows_have_eigenvalue_zero(bk):
     found = eigenpairs(csr(bk, W), 80)
     assert assert_right_or_flagged(bk, W, spectrum, 80, np.float64, found)
     assert found.n_components == 31
+
+
+def many_small(sizes, seed=0):
+    """Return random components of these sizes, each a path and more, their rows shuffled."""
+    rng = np.random.default_rng(seed)
+    begin = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    row = np.arange(begin.size)
+    other = begin + (rng.random((3, row.size)) * np.repeat(sizes, sizes)).astype(np.int64)
+    joined = np.flatnonzero(np.diff(begin) == 0)
+    i = np.concatenate([row, row, row, joined])
+    j = np.concatenate([*other, joined + 1])
+    W = sparse.csr_matrix((rng.random(i.size), (i, j)), shape=(row.size, row.size))
+    order = rng.permutation(row.size)
+    return sparse.csr_matrix((W + W.T)[order][:, order])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("large", [[], [70, 70, 310]])
+def test_many_components_of_many_sizes_are_solved(bk, large, dtype):
+    sizes = np.r_[np.random.default_rng(1).integers(1, 9, 60), np.ones(20, dtype=int), 64, large]
+    W = many_small(sizes.astype(np.int64))
+    spectrum = np.linalg.eigvalsh(W.toarray())
+    for n in (1, 40, W.shape[0] if not large else 90):
+        found = eigenpairs(csr(bk, W, dtype), n, random_state=0)
+        assert assert_right_or_flagged(bk, W, spectrum, n, dtype, found)
+        assert found.n_components == sizes.size
+
+
+def test_equal_components_come_in_the_order_of_their_rows(bk):
+    W, _ = union(*[complete(5), path(1), complete(4)] * 5)
+    found = eigenpairs(csr(bk, W), 12, random_state=0)
+    np.testing.assert_allclose(bk.to_numpy(found.values), [4] * 5 + [3] * 5 + [-1] * 2)
+    first = [int(np.flatnonzero(v)[0]) for v in bk.to_numpy(found.vectors).T]
+    assert first[:10] == [0, 10, 20, 30, 40, 6, 16, 26, 36, 46]
+    assert max(first[10:]) < 5  # of the first component
+
+
+@pytest.mark.parametrize("kind", ["path", "falling path", "star", "no edges"])
+def test_components_of_long_graphs(bk, kind):
+    m = 100_000 if bk.name == "cuda" or kind == "path" else 1000
+    ends = np.arange(m - 1), np.arange(1, m)
+    if kind == "falling path":
+        ends = m - 1 - ends[0], m - 1 - ends[1]
+    if kind == "star":
+        ends = np.full(m - 1, m // 2), np.delete(np.arange(m), m // 2)
+    if kind == "no edges":
+        ends = np.zeros((2, 0), dtype=int)
+    W = sparse.csr_matrix((np.ones(len(ends[0])), tuple(ends)), shape=(m, m))
+    count, component = bk.connected_components(csr(bk, W + W.T))
+    assert count == (m if kind == "no edges" else 1)
+    expected = np.arange(m) if kind == "no edges" else np.zeros(m)
+    np.testing.assert_array_equal(bk.to_numpy(component), expected)
 
 
 def copies(size, n_copies):
@@ -486,3 +538,36 @@ def test_lanczos_is_the_same_every_time_where_an_eigenvalue_repeats():
     W = sparse.csr_matrix(star)
     first, again = (eigenpairs(W, 20, solver="lanczos", random_state=0) for _ in range(2))
     np.testing.assert_array_equal(again.vectors, first.vectors)
+
+
+# Waits for the device -----------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sizes", ["one to twenty", "twelve", "one", "isolated rows", "float32"])
+def test_ten_thousand_components_take_ten_waits(waits, sizes):
+    bk, count = get_backend("cuda"), 10_000
+    each = {"twelve": np.full(count, 12), "one": np.ones(count, dtype=np.int64)}
+    mixed = np.random.default_rng(0).integers(1, 21, count)
+    W = many_small(each.get(sizes, mixed))
+    if sizes == "isolated rows":
+        W = sparse.csr_matrix((count, count))
+    A = csr(bk, W, np.float32 if sizes == "float32" else np.float64)
+    with waits() as counted:
+        found = eigenpairs(A, 100)
+    assert counted.waits <= 10
+    assert found.converged
+    assert found.n_components == count
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_filter_round_takes_six_waits(waits, monkeypatch, name):
+    bk = get_backend("cuda")
+    W, _, n = family(name)
+    rounds, project = [], chebyshev._rayleigh_ritz
+    monkeypatch.setattr(chebyshev, "_rayleigh_ritz", lambda *a: rounds.append(0) or project(*a))
+    A, rng = bk.operator(csr(bk, W)), np.random.RandomState(0)
+    with waits() as counted:
+        chebyshev.chebyshev(bk, A, n, 1e-8, 100, rng)
+    assert counted.waits <= 6 * len(rounds) + 10  # the estimate of the spectrum, and the search

@@ -14,7 +14,6 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 import cupy as cp
-import cupyx
 import cupyx.scipy.sparse as sparse
 import numpy as np
 
@@ -324,27 +323,21 @@ def pair_sq_distances(X: cp.ndarray, rows: cp.ndarray, columns: cp.ndarray) -> c
 
 
 def connected_components(W: sparse.csr_matrix) -> tuple[int, cp.ndarray]:
-    """See `cpu.connected_components`.
-
-    Each round hooks the root of every row to the smallest root next to it and shortens all
-    paths; the number of rounds grows with the logarithm of the number of rows.
-    """
+    """See `cpu.connected_components`; the least row of each is its root."""
     m = W.shape[0]
-    row = cp.searchsorted(W.indptr, cp.arange(W.nnz), side="right") - 1
-    root = cp.arange(m, dtype=np.int32)
-    while True:
-        hooked = root.copy()
-        cupyx.scatter_min(hooked, root[row], root[W.indices])
-        while True:
-            shorter = hooked[hooked]
-            if all_true(shorter == hooked):
-                break
-            hooked = shorter
-        if all_true(hooked == root):
-            break
-        root = hooked
-    roots, component = cp.unique(root, return_inverse=True)
-    return int(roots.size), component
+    assert m < 2**31
+    if m == 0:
+        return 0, cp.zeros(0, dtype=np.int64)
+    content = W.indptr.astype(np.int64, copy=False), W.indices.astype(np.int32, copy=False)
+    rows = cp.arange(m, dtype=np.int32)
+    parent, root = rows.copy(), cp.empty_like(rows)
+    blocks = (m + WARPS - 1) // WARPS
+    arguments = (*content, np.int32(m), parent)
+    _kernel("components", "hook", np.int32)((blocks,), (32 * WARPS,), arguments)
+    blocks, arguments = (m + 255) // 256, (np.int32(m), parent, root)
+    _kernel("components", "find_root", np.int32)((blocks,), (256,), arguments)
+    number = cp.cumsum(root == rows, dtype=np.int64) - 1
+    return int(number[-1]) + 1, number[root]
 
 
 def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - the seam's signature
