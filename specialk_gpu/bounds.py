@@ -14,6 +14,7 @@ so that all pairs together cost :math:`O(k^2 n)` after one pass over D.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,17 +111,19 @@ def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
             f"labels must have shape ({D.shape[0]},) for D of shape {D.shape}, got {labels.shape}."
         )
         raise ValueError(msg)
-    low, high = int(labels.min()), int(labels.max())
+    low, high = bk.to_numpy(xp.stack([labels.min(), labels.max()])).tolist()  # a sync
     k = high + 1 if n_clusters is None else n_clusters
     if low < 0 or high >= k:
         msg = f"labels must lie in 0, ..., {k - 1}, got {low}, ..., {high}."
         raise ValueError(msg)
     stats = cluster_stats(D, labels, k)
-    if not bool((stats.counts > 0).all()):
-        empty = xp.flatnonzero(stats.counts == 0)
+    extremes = xp.stack([stats.counts.min(), stats.squares.max()])
+    smallest, largest = bk.to_numpy(extremes).tolist()  # a sync
+    if not smallest > 0:
+        empty = np.flatnonzero(bk.to_numpy(stats.counts) == 0)
         msg = f"every cluster must have a member, got none for labels {empty.tolist()}."
         raise ValueError(msg)
-    if not bool(xp.isfinite(stats.squares).all()):
+    if not math.isfinite(largest):
         msg = "D must be finite, and so must the sums of its squares."
         raise ValueError(msg)
     return zz_top_pairs(stats)
@@ -132,23 +135,31 @@ def zz_top_pairs(stats: ClusterStats) -> Any:
     k = stats.sums.shape[0]
     log_p = xp.zeros((k, k))
     a, b = xp.triu_indices(k, 1)
-    log_p[a, b] = log_p[b, a] = _log_bounds(stats, a, b)
+    log_p[a, b] = log_p[b, a] = _of_pairs(_log_bound, stats, a, b)
     return log_p
 
 
-def _log_bounds(stats: ClusterStats, a: Any, b: Any) -> Any:
-    """Return log p of the pairs (a, b) of clusters, each of shape (p,)."""
-    xp = backend_of(stats.sums).xp
+def _of_pairs(
+    function: Callable[[ClusterStats, Any, Any], Any], stats: ClusterStats, a: Any, b: Any
+) -> Any:
+    """Return function(stats, a, b) of the pairs (a, b) of clusters, (p,), computed in chunks."""
     step = max(1, CHUNK // (4 * stats.sums.shape[1]))
-    log_p = xp.zeros(a.size)
+    out = backend_of(stats.sums).xp.zeros(a.size)
     for start in range(0, int(a.size), step):
         pairs = slice(start, start + step)
-        log_p[pairs] = _log_bound(xp, stats, a[pairs], b[pairs])
-    return log_p
+        out[pairs] = function(stats, a[pairs], b[pairs])
+    return out
 
 
-def _log_bound(xp: Any, stats: ClusterStats, a: Any, b: Any) -> Any:
-    """Return `_log_bounds` of a few pairs."""
+def _cut(stats: ClusterStats, a: Any, b: Any) -> Any:
+    """Return the cuts between a few pairs of clusters."""
+    products = (stats.sums[a] * stats.sums[b]).sum(axis=1)
+    return products * (1 / stats.counts[a] + 1 / stats.counts[b])
+
+
+def _log_bound(stats: ClusterStats, a: Any, b: Any) -> Any:
+    """Return log p of a few pairs of clusters."""
+    xp = backend_of(stats.sums).xp
     N = stats.counts[a] + stats.counts[b]
     return xp.minimum(xp.log(N) - exponents(stats, a, b), 0)
 
@@ -171,15 +182,17 @@ def exponents(stats: ClusterStats, a: Any, b: Any) -> Any:
 
 
 def largest_bounds(
-    D: Any, labels: list[Any], ks: list[int], n_pairs: int | None = None
+    D: Any, labels: Any, ks: list[int], n_pairs: int | None = None
 ) -> list[tuple[float, tuple[int, int] | None]]:
     """Return the largest log p and its pair for several labellings, in one pass over D.
+
+    Waits for the device once.
 
     Parameters
     ----------
     D : array of shape (m, n)
-    labels : list of int32 arrays of shape (m,)
-        Each in 0, ..., k - 1, every cluster with a member.
+    labels : int32 array of shape (R, m)
+        Each row in 0, ..., k - 1, every cluster with a member.
     ks : list of int
         One k for each of the labellings.
     n_pairs : int, optional
@@ -191,21 +204,24 @@ def largest_bounds(
         On the host. NaN where a bound is not finite; -inf where there is no pair.
     """
     bk = backend_of(D)
-    stats = ClusterStats(*bk.segment_sum(D, bk.xp.stack(labels), max(ks), squares=True))
+    stats = ClusterStats(*bk.segment_sum(D, labels, max(ks), squares=True))
     flat = ClusterStats(stats.counts.ravel(), *(x.reshape(-1, D.shape[1]) for x in stats[1:]))
     pairs = [np.stack(np.triu_indices(k, 1)) for k in ks]  # (2, p) for each labelling
     places = np.concatenate([pair + r * max(ks) for r, pair in enumerate(pairs)], axis=1)
-    log_p = bk.to_numpy(_log_bounds(flat, *bk.asarray(places)))
+    a, b = bk.asarray(places)
+    found = [_of_pairs(_log_bound, flat, a, b)]
+    if n_pairs is not None:
+        found.append(_of_pairs(_cut, flat, a, b))
+    found = bk.to_numpy(bk.xp.stack(found))  # the one sync
     ends = np.cumsum([pair.shape[1] for pair in pairs])[:-1]
     largest: list[tuple[float, tuple[int, int] | None]] = []
-    for r, (pair, values) in enumerate(zip(pairs, np.split(log_p, ends), strict=True)):
+    for pair, own in zip(pairs, np.split(found, ends, axis=1), strict=True):
+        values = own[0]
         if not (values.size and np.isfinite(values).all()):
             largest.append((math.nan if values.size else -math.inf, None))
             continue
         if n_pairs is not None and n_pairs < values.size:
-            counts, sums = bk.to_numpy(stats.counts[r]), bk.to_numpy(stats.sums[r])
-            cut = (sums[pair[0]] * sums[pair[1]]).sum(axis=1) * (1 / counts[pair]).sum(axis=0)
-            chosen = np.sort(np.argsort(-cut, kind="stable")[:n_pairs])
+            chosen = np.sort(np.argsort(-own[1], kind="stable")[:n_pairs])
             pair, values = pair[:, chosen], values[chosen]
         worst = int(np.argmax(values))
         largest.append((float(values[worst]), (int(pair[0, worst]), int(pair[1, worst]))))

@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from numbers import Integral
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,12 @@ from specialk_gpu.seeding import (
     Points,
     distinct,
     joined,
+    padded,
     plus_plus,
     points_of,
     starting_centers,
     swaps,
+    uploaded,
 )
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
@@ -65,25 +68,38 @@ class KMeans(NamedTuple):
     inertias: list[float]
 
 
-NONE = KMeans(None, None, math.inf, 0, converged=False, inertias=[])
+class _Found(NamedTuple):
+    """A clustering for each of P numbers of clusters."""
+
+    sizes: np.ndarray  # (P,), rising
+    labels: Any  # (P, m) int32
+    centers: Any  # (P, max k, d)
+    inertia: np.ndarray  # (P,)
+    n_iter: np.ndarray  # (P,)
+    converged: np.ndarray  # (P,)
+
+
+ON_HOST = ("sizes", "inertia", "n_iter", "converged")
 
 
 class _Left(NamedTuple):
     """What a run that has ended, or was given up, leaves."""
 
     inertia: float
-    centers: Any  # (k, d)
+    centers: Any  # (R, k, d), of its batch
+    run: int  # its place there
 
 
 class _Assignment(NamedTuple):
     """The nearest centre of every row, for every run, and what follows from it."""
 
     labels: Any  # (R, m) int32
-    inertia: Any  # (R,)
+    state: Any  # (3, R): the inertia, whether labels changed, and how many clusters have rows
+    means: Any  # (R, k, d)
     counts: Any  # (R, k)
     sums: Any  # (R, k, d)
     last: Any  # what the backend remembers
-    exact: bool  # whether `inertia` is from its definition
+    exact: bool  # whether the inertia is from its definition
 
 
 @on_its_device
@@ -208,7 +224,7 @@ def kmeans_batch(
         few = kmeans_batch(X, ks[:n_small], seeds=seeds[:n_small], **settings)
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
-    X, shift, unit = _centred(xp, X)
+    X, shift, unit = _centred(bk, X)
     points = points_of(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     parts = []
@@ -225,9 +241,9 @@ def kmeans_batch(
     starts, sizes = joined(bk, parts)
     patience = 1 if many else PATIENCE
     hope = HOPE if init is None else np.inf
-    best = _lloyd(points, starts, sizes, max_iter, [NONE] * len(ks), hope)
-    best = _improved(points, best, n_init, rngs, max_iter, patience)
-    return [_in_units(one, shift, unit) for one in _without_empty(points, best)]
+    best, inertias = _lloyd(points, starts, sizes, max_iter, hope=hope)
+    _improved(points, best, inertias, n_init, rngs, max_iter, patience)
+    return _results(points, best, inertias, shift, unit)
 
 
 def _check_arguments(X: Any, n_clusters: int, n_init: int, init: Any, max_iter: int) -> None:
@@ -263,30 +279,25 @@ def _check_arguments(X: Any, n_clusters: int, n_init: int, init: Any, max_iter: 
         raise ValueError(msg)
 
 
-def _centred(xp: Any, X: Any) -> tuple[Any, Any, float]:
+def _centred(bk: ModuleType, X: Any) -> tuple[Any, Any, float]:
     """Return X less a shift, in a unit in which squares do not underflow; the shift; and the unit.
 
     Far from the origin, |x|² - 2xc + |c|² cancels. The shift is a multiple of a power of two, so
     that small integers stay exact, and the unit is one.
     """
-    X = X.astype(np.float64, copy=False)
-    largest = float(xp.maximum(X.max(), -X.min()))  # a sync
+    xp, X = bk.xp, X.astype(np.float64, copy=False)
+    high, low = X.max(axis=0), X.min(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):  # of what is refused
+        spread = high - low
+    sizes = xp.stack([xp.maximum(high.max(), -low.min()), spread.max()])
+    largest, widest = bk.to_numpy(sizes).tolist()  # a sync
     if not largest < MAX_ENTRY:
         msg = f"X must be finite and below {MAX_ENTRY:g} in magnitude, got {largest}."
         raise ValueError(msg)
-    spread = xp.ptp(X, axis=0)
-    widest = float(spread.max())  # a sync
     spread = 2.0 ** xp.floor(xp.log2(xp.where(spread > 0, spread, 1)))
     shift = xp.rint(X.mean(axis=0) / spread) * spread
     unit = 1.0 if not 0 < widest < TINY else 2.0 ** math.frexp(widest)[1]
     return xp.ascontiguousarray((X - shift) / unit), shift, unit
-
-
-def _in_units(found: KMeans, shift: Any, unit: float) -> KMeans:
-    """Return a clustering of centred rows as one of the rows that were given."""
-    inertias = [inertia * unit**2 for inertia in found.inertias]
-    inertia, centers = found.inertia * unit**2, found.centers * unit + shift
-    return found._replace(centers=centers, inertia=inertia, inertias=inertias)
 
 
 def _candidates(
@@ -300,85 +311,105 @@ def _candidates(
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
     left: list[list[_Left]] = [[] for _ in ks]
     starts, sizes = starting_centers(sample, ks, n_init, rngs, group_rng)
-    best = _lloyd(sample, starts, sizes, max_iter, [NONE] * len(ks), left=left)
-    _improved(sample, best, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
-    chosen = []
+    best, inertias = _lloyd(sample, starts, sizes, max_iter, left=left)
+    _improved(sample, best, inertias, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
+    chosen, n_runs = [], []
     for runs in left:
         places = distinct(np.array([run.inertia for run in runs]), CANDIDATES)
         chosen += [runs[place] for place in places]
-    sizes = np.array([len(run.centers) for run in chosen])
-    starts = sample.bk.xp.zeros((sizes.size, ks[-1], sample.X.shape[1]))
-    for r, run in enumerate(chosen):
-        starts[r, : sizes[r]] = run.centers
-    return starts, sizes
+        n_runs.append(len(places))
+    batches = list({id(run.centers): run.centers for run in chosen}.values())
+    first = dict(zip(map(id, batches), np.cumsum([0, *map(len, batches)]).tolist(), strict=False))
+    rows = np.array([first[id(run.centers)] + run.run for run in chosen])
+    starts = padded(sample.bk, batches, ks[-1])[sample.bk.asarray(rows)]
+    return starts, np.repeat(ks, n_runs)
 
 
 def _improved(
     points: Points,
-    best: list[KMeans],
+    best: _Found,
+    inertias: list[list[float]],
     n_init: int,
     rngs: list[Any],
     max_iter: int,
     patience: int,
     left: list[list[_Left]] | None = None,
-) -> list[KMeans]:
-    """Swap centres of the best of each size until `patience` rounds have failed to lower it."""
-    bk = points.bk
-    ks = [one.centers.shape[0] for one in best]
-    failed = [0 if k >= 2 and n_init > 1 else patience for k in ks]
-    while chosen := [p for p in range(len(ks)) if failed[p] < patience and best[p].inertia > 0]:
-        given = [best[p] for p in chosen]
-        greedy = [failed[p] % 2 == 0 for p in chosen]
-        sizes, centers, labels = _stacked(points, given)
-        own_rngs = [rngs[p] for p in chosen]
-        swapped, run = swaps(points, centers, sizes, greedy, n_init, own_rngs)
+) -> None:
+    """Swap centres of the best of each size until `patience` rounds have failed to lower it.
+
+    Changes `best`, and adds to the inertias of each size.
+    """
+    bk, sizes = points.bk, best.sizes
+    failed = np.where((sizes >= 2) & (n_init > 1), 0, patience)
+    while (chosen := np.flatnonzero((failed < patience) & (best.inertia > 0))).size:
+        centers, labels = best.centers[:, : sizes[chosen[-1]]], best.labels
+        if chosen.size < sizes.size:
+            own = bk.asarray(chosen)
+            centers, labels = centers[own], labels[own]
+        greedy, own_rngs = (failed[chosen] % 2 == 0).tolist(), [rngs[p] for p in chosen]
+        swapped, run = swaps(points, centers, sizes[chosen], greedy, n_init, own_rngs)
         last = bk.remember(points.X, labels, centers)
         last = None if last is None else last.of(run)
         own = None if left is None else [left[p] for p in chosen]
-        now = _lloyd(points, swapped, sizes[run], max_iter, given, left=own, last=last)
-        for p, found in zip(chosen, now, strict=True):
-            failed[p] = 0 if found.inertia < best[p].inertia * (1 - GAIN) else failed[p] + 1
-            best[p] = found
-    return best
+        goals = best.inertia[chosen]
+        now, found = _lloyd(
+            points, swapped, sizes[chosen][run], max_iter, goals, left=own, last=last
+        )
+        for p, some in zip(chosen.tolist(), found, strict=True):
+            inertias[p] += some
+        failed[chosen] += 1
+        if not now.sizes.size:
+            continue
+        place = np.searchsorted(sizes, now.sizes)
+        failed[place[now.inertia < best.inertia[place] * (1 - GAIN)]] = 0
+        own = bk.asarray(place)
+        best.labels[own], best.centers[own, : now.centers.shape[1]] = now.labels, now.centers
+        for mine, new in zip(best[3:], now[3:], strict=True):
+            mine[place] = new
 
 
 def _lloyd(
     points: Points,
     centers: Any,
     sizes: np.ndarray,
-    max_iter: int,
-    given: list[KMeans],
+    max_iter: int | np.ndarray,
+    goals: np.ndarray | None = None,
     hope: float = HOPE,
     left: list[list[_Left]] | None = None,
     last: Any = None,
     *,
     again: bool = True,
-) -> list[KMeans]:
+) -> tuple[_Found, list[list[float]]]:
     """Iterate all runs together; those that no longer change leave the batch.
 
-    `centers` is (R, k, d), of which run r has sizes[r], rising; `given` has the best so far of each
-    size. Returns the best of each size now. Runs without hope are given up (see HOPE). Of each
-    size, `left` takes what all runs leave. `last` is what the backend remembers of where they
-    started. See `_settle` for `again`.
+    `centers` is (R, k, d), of which run r has sizes[r], rising, and at most `max_iter` iterations,
+    or as many as that has for it; `goals` has an inertia to beat for each size. Returns the best of
+    each size that is beaten, and the inertias of each. Runs without hope are given up (see HOPE).
+    Of each size, `left` takes what all runs leave. `last` is what the backend remembers of where
+    they started. See `_settle` for `again`. Waits for the device once an iteration, and once more
+    where a cluster is empty.
     """
     bk, xp = points.bk, points.bk.xp
-    group = np.unique(sizes, return_inverse=True)[1]  # (R,)
+    ks, group = np.unique(sizes, return_inverse=True)  # (P,), (R,)
+    goals = np.full(ks.size, np.inf) if goals is None else goals
     inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
-    best, active, before = list(given), np.arange(sizes.size), None
+    limit, active = np.broadcast_to(max_iter, sizes.size), np.arange(sizes.size)
+    best, winner, n_iter = goals.copy(), np.full(ks.size, -1), np.zeros(ks.size, dtype=np.int64)
+    converged = np.zeros(ks.size, dtype=bool)
+    left_centers = xp.zeros(centers.shape)  # of all runs, in the end
+    labels = xp.empty((ks.size, points.X.shape[0]), dtype=np.int32)  # of the winners
     total = points.sq_norms.sum()  # bounds what rounding does to an inertia
-    for i in range(1, max_iter + 1):
+    for i in range(1, int(limit.max()) + 1):
         now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
-        changed = xp.ones(active.size, dtype=bool)
-        if before is not None:
-            changed = (now.labels != before).any(axis=1)
-        state = [changed, now.inertia, (now.counts == 0).astype(np.float64).sum(axis=1)]
-        state.append(xp.broadcast_to(total, now.inertia.shape))
-        state = bk.to_numpy(xp.stack([x.astype(np.float64) for x in state]))  # the one sync
-        changed, inertia = state[0] > 0, state[1]
-        n_empty = state[2] - (centers.shape[1] - sizes[active])
+        if i == 1:
+            total, state = _first_state(bk, total, now.state)
+        else:
+            state = bk.to_numpy(now.state)  # the one sync
+        inertia, n_empty = state[0], sizes[active] - state[2]
+        changed = (state[1] > 0) | (i == 1)
         gain, inertias[active] = inertias[active] - inertia, inertia
-        changed &= abs(gain) > np.finfo(np.float64).eps * state[3]  # else it was rounding
-        going = changed & (i < max_iter)
+        changed &= abs(gain) > np.finfo(np.float64).eps * total  # else it was rounding
+        going = changed & (i < limit[active])
         hopeless = np.zeros_like(going)
         if i >= LEAST and hope < np.inf:
             behind = _behind(inertia, group[active], best)
@@ -389,123 +420,173 @@ def _lloyd(
             own = centers[bk.asarray(ended)], sizes[active[ended]]
             _, sq = bk.nearest_center(points.columns, points.sq_norms, *own)
             inertias[active[ended]] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
+        won: dict[int, int] = {}
         for r in ended.tolist():
-            place, k = group[active[r]], sizes[active[r]]
-            if inertias[active[r]] < best[place].inertia:
-                own = now.labels[r].copy(), centers[r, :k].copy(), float(inertias[active[r]])
-                best[place] = KMeans(*own, i, not changed[r], [])
-        for r in np.flatnonzero(~going).tolist() if left is not None else ():
-            run = _Left(float(inertia[r]), centers[r, : sizes[active[r]]].copy())
-            left[group[active[r]]].append(run)
+            place = int(group[active[r]])
+            if inertias[active[r]] < best[place]:
+                best[place], winner[place], won[place] = inertias[active[r]], active[r], r
+                n_iter[place], converged[place] = i, not changed[r]
+        stay, stopped = np.flatnonzero(going), np.flatnonzero(~going)
+        if stopped.size:
+            lists = stay, stopped, active[stopped], [*won.values()], [*won]
+            stay, stopped_here, out, won_here, places = uploaded(bk, *lists)
+            left_centers[out, : centers.shape[1]] = centers[stopped_here]
+            if won:
+                labels[places] = now.labels[won_here]
+        for r in stopped.tolist() if left is not None else ():
+            run = int(active[r])
+            left[group[run]].append(_Left(float(inertia[r]), left_centers, run))
         if not going.any():
             break
-        for r in np.flatnonzero(going & (n_empty > 0)):
-            _refill(points, now, centers, int(r), int(sizes[active[r]]))
-        means = now.sums / xp.maximum(now.counts, 1)[:, :, None]
-        centers = xp.where(now.counts[:, :, None] > 0, means, centers)
-        before, last = now.labels, now.last
-        if not going.all():
-            stay, active = np.flatnonzero(going), active[going]
+        if (emptied := np.flatnonzero(going & (n_empty > 0))).size:
+            _refill(points, now, centers, emptied, sizes[active[emptied]])
+        centers, last = now.means, now.last
+        if stopped.size:
+            active = active[going]
             last = None if last is None else last.of(stay)
-            stay = bk.asarray(stay)
-            centers, before = centers[stay][:, : sizes[active].max()], before[stay]
-    best = _settle(points, best, given, max_iter, again)
-    for p, found in enumerate(best):
-        own = np.maximum(inertias[group == p], found.inertia)  # those given up have rough ones
-        if found is not given[p]:
-            own[np.argmin(own)] = found.inertia
-        best[p] = found._replace(inertias=given[p].inertias + own.tolist())
-    return best
+            centers = centers[stay][:, : sizes[active].max()]
+    new = np.flatnonzero(winner >= 0)
+    found = _Found(ks[new], labels, left_centers, best[new], n_iter[new], converged[new])
+    found = _settle(points, found, new, winner[new], int(limit.max()), again)
+    better = found.inertia < goals[new]
+    best[new] = np.minimum(found.inertia, goals[new])
+    ends = []
+    for p in range(ks.size):
+        own = np.maximum(inertias[group == p], best[p])  # those given up have rough ones
+        if best[p] < goals[p]:
+            own[np.argmin(own)] = best[p]
+        ends.append(own.tolist())
+    if not better.all():
+        kept = np.flatnonzero(better)
+        own = bk.asarray(kept)
+        found = found._replace(labels=found.labels[own], centers=found.centers[own])
+        found = found._replace(**{name: getattr(found, name)[kept] for name in ON_HOST})
+    return found, ends
 
 
-def _behind(inertia: np.ndarray, group: np.ndarray, best: list[KMeans]) -> np.ndarray:
+def _first_state(bk: ModuleType, total: Any, state: Any) -> tuple[float, np.ndarray]:
+    """Bring a number and the state (3, R) of the runs to the host, in one sync."""
+    both = bk.to_numpy(bk.xp.concatenate([total.reshape(1), state.ravel()]))
+    return float(both[0]), both[1:].reshape(state.shape)
+
+
+def _behind(inertia: np.ndarray, group: np.ndarray, best: np.ndarray) -> np.ndarray:
     """Return how far runs are behind the leader of their group, and a gain over the best so far."""
-    goals = np.array([found.inertia for found in best]) * (1 - GAIN)
+    goals = best * (1 - GAIN)
     np.minimum.at(goals, group, inertia)
     return inertia - goals[group]
 
 
 def _settle(
     points: Points,
-    best: list[KMeans],
-    given: list[KMeans],
+    found: _Found,
+    places: np.ndarray,
+    runs: np.ndarray,
     max_iter: int,
     again: bool,  # noqa: FBT001 - a private function
-) -> list[KMeans]:
-    """Compute centres, labels and inertias from their definitions, of what is new among the best.
+) -> _Found:
+    """Compute centres, labels and inertias of the best from their definitions.
 
-    Those that prove no better than what was given make way for it. Where this changes labels, they
-    are iterated `again`, but once: what changes then, changes by rounding for ever.
+    Their labels are in some `places` of what was found, their centres in some `runs`. Where this
+    changes labels, they are iterated `again`, but once: what changes then, changes by rounding for
+    ever.
     """
-    bk, xp = points.bk, points.bk.xp
-    new = [p for p in range(len(best)) if best[p] is not given[p]]
-    if not new:
-        return best
-    found, best = [best[p] for p in new], list(best)
-    sizes, centers, before = _stacked(points, found)
-    counts, sums = bk.segment_sum(points.X, before, centers.shape[1])
-    keep = xp.asarray([[not one.converged] for one in found]) | (counts == 0)
+    bk, xp, sizes = points.bk, points.bk.xp, found.sizes
+    if not sizes.size:
+        return found._replace(labels=found.labels[:0], centers=found.centers[:0])
+    places, runs, loose = uploaded(bk, places, runs, ~found.converged)
+    before, centers = found.labels[places], found.centers[runs, : sizes[-1]]
+    counts, sums = bk.segment_sum(points.X, before, sizes[-1])
+    keep = (loose > 0)[:, None] | (counts == 0)
     centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
     state = [sq.sum(axis=1), (labels != before).any(axis=1).astype(np.float64)]
-    inertias, changed = bk.to_numpy(xp.stack(state))  # a sync
-    for r, (p, one) in enumerate(zip(new, found, strict=True)):
-        if again and one.converged and changed[r] and one.n_iter < max_iter:
-            start, rest = centers[r : r + 1, : sizes[r]], max_iter - one.n_iter
-            (more,) = _lloyd(points, start, sizes[r : r + 1], rest, [NONE], again=False)
-            one = more._replace(n_iter=one.n_iter + more.n_iter)
-        else:
-            own = labels[r], centers[r, : sizes[r]], float(inertias[r]), one.n_iter
-            one = KMeans(*own, one.converged and not (again and changed[r]), [])
-        best[p] = one if one.inertia < given[p].inertia else given[p]
-    return best
+    inertia, changed = bk.to_numpy(xp.stack(state))  # a sync
+    unsettled = again & found.converged & (changed > 0)
+    rest = max_iter - found.n_iter
+    redo = np.flatnonzero(unsettled & (rest > 0))
+    n_iter, converged = found.n_iter.copy(), found.converged & ~unsettled
+    if redo.size:
+        own = bk.asarray(redo)
+        start = centers[own][:, : sizes[redo[-1]]]
+        more, _ = _lloyd(points, start, sizes[redo], rest[redo], again=False)
+        labels[own], centers[own, : start.shape[1]] = more.labels, more.centers
+        inertia[redo], converged[redo] = more.inertia, more.converged
+        n_iter[redo] += more.n_iter
+    return _Found(sizes, labels, centers, inertia, n_iter, converged)
 
 
-def _stacked(points: Points, found: list[KMeans]) -> tuple[np.ndarray, Any, Any]:
-    """Return the numbers of clusters (P,), the centres (P, k, d) and the labels (P, m)."""
-    xp, sizes = points.bk.xp, np.array([one.centers.shape[0] for one in found])
-    centers = xp.zeros((sizes.size, sizes.max(), points.X.shape[1]))
-    for p, one in enumerate(found):
-        centers[p, : sizes[p]] = one.centers
-    return sizes, centers, xp.stack([one.labels for one in found])
+def _refill(
+    points: Points, now: _Assignment, centers: Any, runs: np.ndarray, sizes: np.ndarray
+) -> None:
+    """Give each empty cluster of some runs the farthest row, taken from its own cluster.
+
+    What is needed of the farthest rows comes to the host in one transfer.
+    """
+    bk, xp, (k, d) = points.bk, points.bk.xp, centers.shape[1:]
+    own = bk.asarray(runs)
+    given = centers[own]
+    sq = bk.nearest_center(points.columns, points.sq_norms, given, sizes)[1]
+    n = min(k, points.X.shape[0])  # no cluster is filled twice
+    far = bk.largest(sq, n)
+    row, r = far.ravel(), xp.arange(runs.size).repeat(n)
+    parts = [far, sq[r, row], now.labels[own[r], row], points.sq_norms[row], points.X[row]]
+    parts += [(given * given).sum(axis=2), now.counts[own], now.sums[own]]
+    parts = [part.reshape(runs.size, -1).astype(np.float64) for part in parts]
+    ends = np.cumsum([part.shape[1] for part in parts])[:-1]
+    packed = np.split(bk.to_numpy(xp.concatenate(parts, axis=1)), ends, axis=1)  # a sync
+    (rows, sq, donors, sq_norms), (X, center_sq, counts, sums) = packed[:4], packed[4:]
+    X, sums = X.reshape(-1, n, d), sums.reshape(-1, k, d)
+    moved = []
+    for i, size in enumerate(sizes.tolist()):
+        empty = np.flatnonzero(counts[i, :size] == 0).tolist()
+        for j, c in enumerate(empty):
+            donor = int(donors[i, j])
+            rounding = 32 * np.finfo(np.float64).eps * (sq_norms[i, j] + center_sq[i, donor])
+            if not sq[i, j] > rounding:
+                break  # every row sits on a centre, up to rounding: too few distinct rows
+            counts[i, donor] -= 1
+            sums[i, donor] -= X[i, j]
+            counts[i, c], sums[i, c] = 1, X[i, j]
+            moved.append((int(runs[i]), int(rows[i, j]), c))
+            if now.last is not None:
+                now.last.relabelled(*moved[-1][:2])
+            if not counts[i, donor] > 0:
+                empty.append(donor)
+    if not moved:
+        return
+    run, row, c = uploaded(bk, *zip(*moved, strict=True))
+    now.labels[run, row] = c
+    filled = bk.asarray(np.concatenate([counts[:, :, None], sums], axis=2))
+    counts, sums = filled[:, :, 0], filled[:, :, 1:]
+    now.counts[own], now.sums[own] = counts, sums
+    means = sums / xp.maximum(counts, 1)[:, :, None]
+    now.means[own] = xp.where(counts[:, :, None] > 0, means, given)
 
 
-def _refill(points: Points, now: _Assignment, centers: Any, r: int, k: int) -> None:
-    """Give each empty cluster of run r the farthest row, taken from its own cluster."""
-    X, xp = points.X, points.bk.xp
-    own = centers[r : r + 1], np.array([k])
-    sq = points.bk.nearest_center(points.columns, points.sq_norms, *own)[1][0]
-    empty = xp.flatnonzero(now.counts[r, :k] == 0).tolist()
-    for c in empty:
-        far = int(xp.argmax(sq))
-        donor = int(now.labels[r, far])
-        center = centers[r, donor]
-        rounding = 32 * np.finfo(np.float64).eps * float(points.sq_norms[far] + center @ center)
-        if not float(sq[far]) > rounding:
-            return  # every row sits on a centre, up to rounding: too few distinct rows
-        now.counts[r, donor] -= 1
-        now.sums[r, donor] -= X[far]
-        now.counts[r, c] = 1
-        now.sums[r, c] = X[far]
-        now.labels[r, far] = c
-        if now.last is not None:
-            now.last.relabelled(r, far)
-        sq[far] = 0
-        if not float(now.counts[r, donor]) > 0:
-            empty.append(donor)
+def _results(
+    points: Points, best: _Found, inertias: list[list[float]], shift: Any, unit: float
+) -> list[KMeans]:
+    """Return the clusterings of the rows that were given, from those of centred rows.
 
-
-def _without_empty(points: Points, found: list[KMeans]) -> list[KMeans]:
-    """Drop clusters without members, and number the others from 0."""
-    bk, k = points.bk, max(one.centers.shape[0] for one in found)
-    labels = bk.xp.stack([one.labels for one in found])
-    counts = bk.to_numpy(bk.segment_sum(points.X[:, :1], labels, k)[0])  # a sync
-    for p, one in enumerate(found):
-        used = np.flatnonzero(counts[p])
-        if used.size < one.centers.shape[0]:
-            number = bk.asarray(np.cumsum(counts[p] > 0, dtype=np.int32) - np.int32(1))
-            kept = one.centers[bk.asarray(used)]
-            found[p] = one._replace(labels=number[one.labels], centers=kept)
+    Clusters without members are dropped, and the others numbered from 0.
+    """
+    bk, (n, k) = points.bk, best.centers.shape[:2]
+    labels, centers = best.labels, best.centers * unit + shift
+    used = bk.to_numpy(bk.segment_sum(points.X[:, :1], labels, k)[0]) > 0  # a sync
+    sizes = used.sum(axis=1)
+    if (sizes < best.sizes).any():
+        offsets = k * np.arange(n)
+        order = np.argsort(~used, axis=1, kind="stable") + offsets[:, None]
+        number = used.cumsum(axis=1) - 1
+        order, number, offsets = uploaded(bk, order.ravel(), number.ravel(), offsets)
+        labels = number.astype(np.int32)[labels + offsets[:, None]]
+        centers = centers.reshape(n * k, -1)[order].reshape(centers.shape)
+    found = []
+    for p, size in enumerate(sizes.tolist()):
+        own = labels[p], centers[p, :size], float(best.inertia[p]) * unit**2, int(best.n_iter[p])
+        all_own = [inertia * unit**2 for inertia in inertias[p]]
+        found.append(KMeans(*own, bool(best.converged[p]), all_own))
     return found
 
 

@@ -13,7 +13,17 @@ from scipy.spatial.distance import pdist, squareform
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.threads import one_blas_thread
 
-__all__ = ["Points", "distinct", "joined", "plus_plus", "points_of", "starting_centers", "swaps"]
+__all__ = [
+    "Points",
+    "distinct",
+    "joined",
+    "padded",
+    "plus_plus",
+    "points_of",
+    "starting_centers",
+    "swaps",
+    "uploaded",
+]
 
 GROUPS = 48
 GROUPING = 5  # iterations that form them
@@ -57,7 +67,7 @@ def starting_centers(
         few_ks, few_rngs, n_starts = list(few), list(few.values()), -(-n_init // FEWER)
         parts.append(plus_plus(points, few_ks, n_starts, few_rngs))
         with one_blas_thread:  # small products
-            parts += from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs)
+            parts.append(from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs))
     rest = {k: r for k, r in zip(ks, rngs, strict=True) if k not in few}
     if rest:
         parts.append(plus_plus(points, list(rest), n_init, list(rest.values())))
@@ -66,15 +76,26 @@ def starting_centers(
 
 def joined(bk: ModuleType, parts: Sequence[tuple[Any, np.ndarray]]) -> tuple[Any, np.ndarray]:
     """Join sets of centres, (R, k, d) with their sizes (R,), in the order of their sizes."""
-    xp = bk.xp
     sizes = np.concatenate([own for _, own in parts])
-    out, place = xp.zeros((sizes.size, sizes.max(), parts[0][0].shape[2])), 0
-    order = np.argsort(np.argsort(sizes, kind="stable"))
-    for centers, own in parts:
-        rows = bk.asarray(order[place : place + own.size])
-        out[rows, : centers.shape[1]] = bk.asarray(centers)
-        place += own.size
-    return out, np.sort(sizes)
+    order = np.argsort(sizes, kind="stable")
+    whole = padded(bk, [centers for centers, _ in parts], int(sizes.max()))
+    return whole if len(parts) == 1 else whole[bk.asarray(order)], sizes[order]
+
+
+def padded(bk: ModuleType, batches: Sequence[Any], k: int) -> Any:
+    """Join sets of at most k centres, (R, k', d), some of them on the host, padded with zeros."""
+    ends = np.cumsum([len(centers) for centers in batches]).tolist()
+    whole = bk.xp.zeros((ends[-1], k, batches[0].shape[2]))
+    for centers, end in zip(batches, ends, strict=True):
+        whole[end - len(centers) : end, : centers.shape[1]] = bk.asarray(centers)
+    return whole
+
+
+def uploaded(bk: ModuleType, *lists: Any) -> list[Any]:
+    """Bring lists of integers from the host to the device in one transfer, as int64 arrays."""
+    lists = [np.asarray(own, dtype=np.int64) for own in lists]
+    whole = bk.asarray(np.concatenate(lists))
+    return [whole[own] for own in _slices([own.size for own in lists])]
 
 
 def plus_plus(
@@ -117,20 +138,19 @@ def _groups(points: Points, rng: Any) -> Points:
     centers, last = bk.asarray(rows[~copies])[None], None
     for _ in range(GROUPING):
         sizes = np.array([centers.shape[1]])
-        _, _, counts, sums, last, _ = bk.assign(*points[1:4], centers, sizes, last)
-        means = sums / xp.maximum(counts, 1)[:, :, None]
-        centers = xp.where(counts[:, :, None] > 0, means, centers)
-    counts, centers = bk.to_numpy(counts[0]), bk.to_numpy(centers[0])
+        _, _, centers, counts, _, last, _ = bk.assign(*points[1:4], centers, sizes, last)
+    both = bk.to_numpy(xp.concatenate([counts[0][:, None], centers[0]], axis=1))  # a sync
+    counts, centers = both[:, 0], both[:, 1:]
     return points_of(cpu, centers[counts > 0], counts[counts > 0].astype(np.float64))
 
 
 def from_groups(
     groups: Points, ks: Sequence[int], n_trials: int, n_starts: int, rngs: list[Any]
-) -> list[tuple[np.ndarray, np.ndarray]]:
+) -> tuple[np.ndarray, np.ndarray]:
     """Cluster groups of rows `n_trials` times into each k; return the centres of the best.
 
-    `groups` are on the host. Returns of each k at most `n_starts` sets, which differ in inertia,
-    (r, k, d), and their sizes, (r,). There are so few groups that six trials cost less than one
+    `groups` are on the host. Returns of each k at most `n_starts` sets, which differ in inertia:
+    (R, max k, d), and their sizes, (R,). There are so few groups that six trials cost less than one
     restart.
     """
     chosen = _plus_plus(groups, ks, n_trials, rngs)
@@ -148,7 +168,7 @@ def from_groups(
         inertia = (groups.sq_norms + scores.min(axis=1)) @ groups.weights
         centers = share[distinct(inertia, n_starts)] @ groups.X
         parts.append((centers, np.full(len(centers), k)))
-    return parts
+    return joined(cpu, parts)
 
 
 def distinct(inertias: np.ndarray, n: int) -> list[int]:
@@ -204,21 +224,18 @@ def swaps(
     centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising and at least 2. Returns the
     copies, (R, k, d), and which set each is of, (R,).
     """
-    bk, xp = points.bk, points.bk.xp
+    bk = points.bk
     removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
     without = bk.nearest_without(points.columns, points.sq_norms, centers, sizes, removed)  # (C, m)
     draws = np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs])
     # Of each k, the centres removed are a slice of the C, the rows drawn one of the N.
     slices = _slices([len(slots) for slots in removed])
     after = np.concatenate([c.start + np.arange(n_init) % (c.stop - c.start) for c in slices])
-    rows = bk.draw_rows(without[bk.asarray(after)], bk.asarray(draws))[:, 0]
+    owner = np.repeat(np.arange(sizes.size), [len(slots) for slots in removed])
+    after, owner = uploaded(bk, after, owner)
+    rows = bk.draw_rows(without[after], bk.asarray(draws))[:, 0]
     to_row = _sq_distances(points, rows)  # (N, m)
-    inertia = xp.empty((without.shape[0], n_init))
-    for p, own in enumerate(slices):
-        drawn = to_row[p * n_init : (p + 1) * n_init]
-        for c in range(own.start, own.stop):
-            inertia[c] = xp.minimum(without[c], drawn).sum(axis=1)
-    inertia = bk.to_numpy(inertia)  # a sync
+    inertia = bk.to_numpy(bk.sums_of_minima(without, to_row, owner, n_init))  # a sync
     run, slot, row = [], [], []
     for p, slots in enumerate(removed):
         own = inertia[slices[p]].ravel()
@@ -229,9 +246,11 @@ def swaps(
         run.append(np.full(order.size, p))
         slot.append(slots[order // n_init])
         row.append(p * n_init + order % n_init)
-    run, slot, row = (np.concatenate(some) for some in (run, slot, row))
-    swapped = centers[bk.asarray(run)]
-    swapped[xp.arange(run.size), bk.asarray(slot)] = points.X[rows[bk.asarray(row)]]
+    run = np.concatenate(run)
+    lists = np.arange(run.size), run, np.concatenate(slot), np.concatenate(row)
+    copy, own, slot, row = uploaded(bk, *lists)
+    swapped = centers[own]
+    swapped[copy, slot] = points.X[rows[row]]
     return swapped, run
 
 

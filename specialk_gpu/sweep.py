@@ -460,7 +460,7 @@ def _tries(
         own = {"seeds": [seeds[k] for k in ks], "sample_seed": seeds[0]}
         tried = kmeans_batch(columns, ks, **own, n_init=n_init)
         sizes = [int(found.centers.shape[0]) for found in tried]
-        labels = [by_size(bk.xp, found.labels, k) for found, k in zip(tried, sizes, strict=True)]
+        labels = by_size(bk.xp, bk.xp.stack([found.labels for found in tried]), max(sizes))
         bk.synchronize()
         timings["kmeans"] += time.perf_counter() - clock
         clock = time.perf_counter()
@@ -470,14 +470,24 @@ def _tries(
 
 
 def by_size(xp: Any, labels: Any, k: int) -> Any:
-    """Renumber the clusters by falling size, of equal sizes the one met first, the empty last."""
-    order = xp.argsort(labels, kind="stable")
-    start = xp.searchsorted(labels[order], xp.arange(k + 1, dtype=labels.dtype))
-    first = order[xp.minimum(start[:-1], order.size - 1)]
-    by_size = xp.lexsort(xp.stack([first, start[:-1] - start[1:]]))
-    rank = xp.empty(k, dtype=np.int32)
-    rank[by_size] = xp.arange(k, dtype=np.int32)
-    return rank[labels]
+    """Renumber the clusters by falling size, of equal sizes the one met first, the empty last.
+
+    `labels` are of shape (m,), or (P, m) for several clusterings of at most k clusters each.
+    """
+    given, labels = labels, labels.reshape(-1, labels.shape[-1])
+    P, m = labels.shape
+    offsets = xp.arange(0, P * k, k)[:, None]
+    small = labels.astype(np.int16) if k <= np.iinfo(np.int16).max else labels  # sorted sooner
+    order = xp.argsort(small, axis=1, kind="stable")
+    labels = labels + offsets  # the clusterings do not share a number
+    in_order = xp.take_along_axis(labels, order, axis=1).ravel()
+    start = xp.searchsorted(in_order, xp.arange(P * k + 1))
+    first = order.ravel()[xp.minimum(start[:-1], P * m - 1)]
+    slot = xp.arange(P * k)
+    by_size = xp.lexsort(xp.stack([first, start[:-1] - start[1:], slot // k]))
+    rank = xp.empty(P * k, dtype=np.int32)
+    rank[by_size] = (slot % k).astype(np.int32)
+    return rank[labels].reshape(given.shape)
 
 
 def _reason(

@@ -207,7 +207,7 @@ def test_several_labellings_in_one_pass_have_the_bounds_of_each(bk, dtype):
     D, labels = draw(8, (20, 12, 30, 9, 4), 40, 3.0)
     D = readonly(bk, (100 * D).astype(dtype))
     ks = [3, 1, 5, 2]
-    several = [readonly(bk, np.minimum(labels, k - 1), np.int32) for k in ks]
+    several = readonly(bk, [np.minimum(labels, k - 1) for k in ks], np.int32)
     for n_pairs in (None, 99):
         found = largest_bounds(D, several, ks, n_pairs)
         assert found[1] == (-math.inf, None)

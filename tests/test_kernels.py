@@ -130,8 +130,8 @@ def gpu(kernels, monkeypatch):
     cupy.cuda.compiler = SimpleNamespace(CompileException=RuntimeError)
     cupy.cuda.runtime = SimpleNamespace(CUDA_R_16F=2, CUDA_R_32F=0)
     cupy.cuda.device = SimpleNamespace(get_cublas_handle=lambda: 0)
-    cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None)
-    cupy.cuda.Device = lambda: SimpleNamespace(compute_capability="90")
+    cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None, ptr=0)
+    cupy.cuda.Device = lambda: SimpleNamespace(compute_capability="90", id=0)
     cupy.cuda.cublas = SimpleNamespace(
         gemmEx=gemm_ex,
         CUBLAS_OP_N=0,
@@ -406,13 +406,37 @@ def test_distances_without_a_centre_are_those_to_all_others(gpu, sizes):
 def test_an_iteration_is_that_of_the_host(gpu):
     rng = np.random.default_rng(0)
     X, centers, sizes = rng.normal(size=(90, 4)), rng.normal(size=(2, 5, 4)), np.array([3, 5])
-    given = X, X, (X * X).sum(axis=1), centers, sizes, None
-    *found, last, exact = gpu.assign(*given)
-    assert exact
-    *expected, _, _ = cpu.assign(*given)
-    assert last is None
-    for one, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+    lasts = [None, None]
+    for step in range(3):
+        given = X, X, (X * X).sum(axis=1), centers, sizes
+        *found, lasts[0], exact = gpu.assign(*given, lasts[0])
+        assert exact
+        *expected, lasts[1], _ = cpu.assign(*given, lasts[1])
+        found[1][1] = found[1][1] > 0  # the number of rows that changed
+        assert found[1][1].tolist() == [step == 2] * 2
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+        if step == 1:
+            centers = centers[:, ::-1] * 2
+            centers[0, 1] = 1e3  # has no rows
+
+
+@pytest.mark.parametrize("m", [1, 130, 9000])
+def test_sums_of_minima_are_those_of_the_host(gpu, m):
+    rng = np.random.default_rng(m)
+    first, second, owner = rng.random((5, m)), rng.random((6, m)), np.array([0, 0, 1, 1, 1])
+    found = gpu.sums_of_minima(first, second, owner, 3)
+    np.testing.assert_allclose(found, cpu.sums_of_minima(first, second, owner, 3), rtol=1e-12)
+    expected = np.minimum(first[3], second[5]).sum()
+    assert found[3, 2] == pytest.approx(expected)
+
+
+def test_the_largest_of_a_row_are_those_of_the_host(gpu):
+    x = np.random.default_rng(0).integers(9, size=(4, 300)).astype(float)  # many ties
+    for n in (1, 7, 300):
+        expected = [sorted(range(300), key=lambda i, row=row: (-row[i], i))[:n] for row in x]
+        assert cpu.largest(x, n).tolist() == expected
+        assert gpu.largest(x, n).tolist() == expected
 
 
 @pytest.mark.parametrize(

@@ -270,18 +270,24 @@ def test_margins_never_hide_a_change(bk, monkeypatch, kind, sizes):
     columns, last = bk.xp.asarray(X, order=bk.center_order), None
     for i in range(12):
         given = columns, sq_norms, bk.asarray(centers), sizes
-        labels, inertia, counts, sums, last, _ = bk.assign(X, *given, last)
+        before, (labels, state, means, counts, sums, last, _) = last, bk.assign(X, *given, last)
+        inertia, changed, n_filled = bk.to_numpy(state)
         expected, sq = bk.nearest_center(*given)
         np.testing.assert_array_equal(bk.to_numpy(labels), bk.to_numpy(expected))
         scale = float(sq_norms.sum())
-        np.testing.assert_allclose(
-            *map(bk.to_numpy, (inertia, sq.sum(axis=1))), 1e-9, 1e-13 * scale
-        )
+        np.testing.assert_allclose(inertia, bk.to_numpy(sq.sum(axis=1)), 1e-9, 1e-13 * scale)
+        if before is not None:
+            differ = (labels != before.labels).any(axis=1)
+            np.testing.assert_array_equal(changed > 0, bk.to_numpy(differ))
+        np.testing.assert_array_equal(n_filled, bk.to_numpy((counts > 0).sum(axis=1)))
+        expected = sums / bk.xp.maximum(counts, 1)[:, :, None]
+        expected = bk.xp.where(counts[:, :, None] > 0, expected, given[2])
+        np.testing.assert_allclose(*map(bk.to_numpy, (means, expected)), 1e-15)
         fresh = bk.segment_sum(X, labels, int(sizes.max()))
         np.testing.assert_array_equal(bk.to_numpy(counts), bk.to_numpy(fresh[0]))
         atol = 1e-13 * float(abs(X).sum())
         np.testing.assert_allclose(bk.to_numpy(sums), bk.to_numpy(fresh[1]), 1e-9, atol)
-        step = rng.normal(size=centers.shape) * X.std() * 10.0 ** rng.integers(-9, 0)
+        step = rng.normal(size=centers.shape) * float(X.std()) * 10.0 ** rng.integers(-9, 0)
         centers = centers + step * (rng.random(centers.shape[:2]) < 0.5)[:, :, None]
         if i == 6:
             last = None
@@ -291,12 +297,12 @@ def test_a_row_that_was_given_to_another_cluster_is_looked_at_again(monkeypatch)
     monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0)
     X, centers = np.array([[0.0], [1], [10], [11]]), np.array([[[0.5], [10.5]]])
     given = X, X, X[:, 0] ** 2, centers, np.array([2])
-    labels, _, counts, sums, last, _ = lloyd.assign(*given, None)
+    labels, _, _, counts, sums, last, _ = lloyd.assign(*given, None)
     labels[0, 1], counts[0], sums[0, :, 0] = 1, [1, 3], [0, 22]
     last.relabelled(0, 1)
-    labels, inertia, counts, sums, *_ = lloyd.assign(*given, last.of(np.array([0])))
+    labels, state, _, counts, sums, *_ = lloyd.assign(*given, last.of(np.array([0])))
     assert labels.tolist() == [[0, 0, 1, 1]]
-    assert (inertia.tolist(), counts.tolist()) == ([1], [[2, 2]])
+    assert (state[0].tolist(), counts.tolist()) == ([1], [[2, 2]])
     assert sums.tolist() == [[[1], [21]]]
 
 

@@ -35,7 +35,7 @@ def test_the_first_start_from_groups_is_their_optimum(seed, k):
     rng = np.random.default_rng(seed)
     groups, weights = rng.normal(size=(9, 2)), rng.integers(1, 30, size=9).astype(float)
     points, rng = points_of(cpu, groups, weights), np.random.RandomState(seed)
-    ((centers, sizes),) = from_groups(points, [k], 1000, 4, [rng])
+    centers, sizes = from_groups(points, [k], 1000, 4, [rng])
     found = [inertia_of(groups, weights, own) for own in centers]
     assert found[0] == pytest.approx(optimum(groups, weights, k))
     assert len(found) <= 4

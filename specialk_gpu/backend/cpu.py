@@ -21,11 +21,13 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from specialk_gpu.backend.lloyd import (
     assign,
     draw_rows,
+    largest,
     nearest_center,
     nearest_without,
     remember,
     segment_sum,
     sq_distances,
+    sums_of_minima,
 )
 from specialk_gpu.backend.pairs import (
     nearest_by_pairs,
@@ -50,6 +52,7 @@ __all__ = [
     "inverse_lower",
     "is_lanczos_faster",
     "lanczos",
+    "largest",
     "locality_order",
     "map_chunks",
     "name",
@@ -71,6 +74,7 @@ __all__ = [
     "sparse",
     "spmm",
     "sq_distances",
+    "sums_of_minima",
     "sweep_bytes",
     "sweep_window",
     "synchronize",

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
@@ -34,6 +34,7 @@ __all__ = [
     "inverse_lower",
     "is_lanczos_faster",
     "lanczos",
+    "largest",
     "locality_order",
     "map_chunks",
     "name",
@@ -56,6 +57,7 @@ __all__ = [
     "sparse",
     "spmm",
     "sq_distances",
+    "sums_of_minima",
     "sweep_bytes",
     "sweep_window",
     "synchronize",
@@ -84,6 +86,7 @@ SUM_THREADS = 64
 SUM_SLOTS = 48  # labels of a block of `segment_sum`
 SUM_PARTS = 64  # of the rows at most, with sums of their own
 SUM_BYTES = 2**29
+STEP_THREADS = 128
 DRAW_THREADS = 256
 
 
@@ -456,6 +459,20 @@ def lanczos(
     return values, vectors, ""
 
 
+@lru_cache(maxsize=64)
+def _lists(k: int, sizes: tuple[int, ...], place: tuple[int, int]) -> tuple[Any, Any]:  # noqa: ARG001
+    """Upload the lists of centres and of groups that `nearest_center` reads, once for all calls.
+
+    `place` is the device and the stream that they belong to.
+    """
+    own = np.array(sizes)
+    slots = np.append(np.flatnonzero(np.arange(k) < own[:, None]), own.size * k)
+    begins = np.cumsum(own) - own  # of the runs, in the list of all centres
+    groups = begins[np.unique(begins // CENTER_GROUP, return_index=True)[1]]
+    tables = cp.asarray(np.concatenate([slots, groups, [slots.size - 1]]), dtype=np.int64)
+    return tables[: slots.size], tables[slots.size :]
+
+
 def nearest_center(
     X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray, sizes: np.ndarray
 ) -> tuple[cp.ndarray, cp.ndarray]:
@@ -463,14 +480,12 @@ def nearest_center(
     assert X.dtype == sq_norms.dtype == centers.dtype == np.float64
     (m, d), (R, k) = X.shape, centers.shape[:2]
     X, centers = cp.asfortranarray(X), cp.ascontiguousarray(centers)
-    slots = np.append(np.flatnonzero(np.arange(k) < sizes[:, None]), R * k)
-    begins = np.cumsum(sizes) - sizes  # of the runs, in the list of all centres
-    groups = begins[np.unique(begins // CENTER_GROUP, return_index=True)[1]]
-    n_groups = groups.size
-    tables = cp.asarray(np.concatenate([slots, groups, [slots.size - 1]]), dtype=np.int64)
+    place = cp.cuda.Device().id, cp.cuda.get_current_stream().ptr
+    slots, groups = _lists(k, tuple(sizes.tolist()), place)
+    n_groups = groups.size - 1
     labels, sq = cp.empty((R, m), dtype=np.int32), cp.empty((R, m))
     content = (X, sq_norms, np.int64(m), np.int64(d), centers, (centers * centers).sum(axis=2))
-    lists = (np.int64(k), tables[: slots.size], tables[slots.size :], np.int32(n_groups))
+    lists = (np.int64(k), slots, groups, np.int32(n_groups))
     blocks = n_groups * -(-m // CENTER_ROWS)
     kernel = _kernel("center", "nearest_center", X.dtype)
     kernel((blocks,), (CENTER_ROWS // 2,), (*content, *lists, labels, sq))
@@ -488,7 +503,8 @@ def nearest_without(
     run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
     others = np.arange(centers.shape[1] - 1)[None].repeat(run.size, axis=0)
     others += others >= np.concatenate(removed)[:, None]
-    fewer = centers[asarray(run)[:, None], asarray(others)]
+    others += centers.shape[1] * run[:, None]
+    fewer = centers.reshape(-1, centers.shape[2])[asarray(others)]
     return nearest_center(X, sq_norms, fewer, sizes[run] - 1)[1]
 
 
@@ -498,8 +514,36 @@ def sq_distances(X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray) -> cp
     return nearest_center(X, sq_norms, centers[:, None, :], sizes)[1]
 
 
+def sums_of_minima(first: cp.ndarray, second: cp.ndarray, owner: cp.ndarray, n: int) -> cp.ndarray:
+    """See `cpu.sums_of_minima`."""
+    assert first.dtype == second.dtype == np.float64
+    first, second = cp.ascontiguousarray(first), cp.ascontiguousarray(second)
+    sums = cp.empty((first.shape[0], n))
+    arguments = (first, second, np.int64(first.shape[1]), owner, np.int32(n), sums)
+    _kernel("step", "sums_of_minima", np.float64)((sums.size,), (STEP_THREADS,), arguments)
+    return sums
+
+
+def largest(x: cp.ndarray, n: int) -> cp.ndarray:
+    """See `cpu.largest`."""
+    return cp.argsort(-x, axis=1, kind="stable")[:, :n]
+
+
 def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> None:  # noqa: ARG001
-    """See `cpu.remember`; the device remembers nothing."""
+    """See `cpu.remember`; a first iteration looks at all rows, and its labels are not compared."""
+
+
+class _Last(NamedTuple):
+    """What `assign` remembers of the runs."""
+
+    labels: cp.ndarray  # (R, m)
+
+    def of(self, runs: cp.ndarray) -> _Last:
+        """Return what is remembered of some of the runs."""
+        return _Last(self.labels[runs])
+
+    def relabelled(self, run: int, row: int) -> None:
+        """Take note that a row has changed its cluster: the labels have it."""
 
 
 def assign(
@@ -508,24 +552,44 @@ def assign(
     sq_norms: cp.ndarray,
     centers: cp.ndarray,
     sizes: np.ndarray,
-    last: None,
-) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, None, bool]:
+    last: _Last | None,
+) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, _Last, bool]:
     """See `cpu.assign`; the device looks at all rows."""
+    centers = cp.ascontiguousarray(centers)
+    (m, d), (R, k) = X.shape, centers.shape[:2]
     labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-    return labels, sq.sum(axis=1), *segment_sum(X, labels, centers.shape[1]), last, True
+    total = _totals(X, labels, k, 1)
+    n_rows, n_parts = _parts(m)
+    partial, state, means = cp.empty((n_parts, 3 * R)), cp.empty((3, R)), cp.empty((R, k, d))
+    before = labels if last is None else last.labels
+    content = (sq, labels, before, np.int64(m), np.int64(R), np.int64(n_rows), np.int64(n_parts))
+    arguments = (*content, total, centers, np.int64(k), np.int64(d), means, partial)
+    _kernel("step", "finish_step", np.float64)((R * n_parts,), (STEP_THREADS,), arguments)
+    _add_parts(partial, state)
+    return labels, state, means, total[:, 0, :, d], total[:, 0, :, :d], _Last(labels), True
 
 
-def segment_sum(
-    X: cp.ndarray, labels: cp.ndarray, n_segments: int, *, squares: bool = False
-) -> tuple[cp.ndarray, ...]:
-    """See `cpu.segment_sum`."""
-    (m, d), R, k, n_powers = X.shape, labels.shape[0], n_segments, 1 + squares
+def _parts(m: int) -> tuple[int, int]:
+    """Return how many rows have sums of their own, and how many such parts there are."""
+    n_rows = max(SUM_THREADS, -(-m // SUM_PARTS))  # whatever R, so that results do not vary
+    return n_rows, -(-m // n_rows)
+
+
+def _add_parts(partial: cp.ndarray, out: cp.ndarray) -> None:
+    """Add the parts (n_parts, size) in their order."""
+    arguments = (partial, np.int64(partial.shape[0]), np.int64(out.size), out)
+    blocks = (-(-out.size // SUM_THREADS),)
+    _kernel("segment", "add_parts", np.float64)(blocks, (SUM_THREADS,), arguments)
+
+
+def _totals(X: cp.ndarray, labels: cp.ndarray, k: int, n_powers: int) -> cp.ndarray:
+    """Return the sums of `segment_sum` (R, n_powers, k, d + 1); the last column are counts."""
+    (m, d), R = X.shape, labels.shape[0]
     assert labels.dtype == np.int32
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
     X, labels = cp.ascontiguousarray(X, dtype=dtype), cp.ascontiguousarray(labels)
     total = cp.empty((R, n_powers, k, d + 1))
-    n_rows = max(SUM_THREADS, -(-m // SUM_PARTS))  # whatever R, so that results do not vary
-    n_parts = -(-m // n_rows)
+    n_rows, n_parts = _parts(m)
     grid = -(-(d + 1) // SUM_THREADS), -(-k // (SUM_SLOTS // n_powers))
     together = max(1, SUM_BYTES // (8 * n_parts * n_powers * k * (d + 1)))
     for start in range(0, R, together):
@@ -536,9 +600,16 @@ def segment_sum(
         arguments = (X, np.int64(m), np.int64(d), part, *sizes, partial)
         blocks = (n_parts * part.shape[0], *grid)
         _kernel("segment", "segment_sum", X.dtype)(blocks, (SUM_THREADS,), arguments)
-        arguments = (partial, np.int64(n_parts), np.int64(out.size), out)
-        blocks = (-(-out.size // SUM_THREADS),)
-        _kernel("segment", "add_parts", np.float64)(blocks, (SUM_THREADS,), arguments)
+        _add_parts(partial, out)
+    return total
+
+
+def segment_sum(
+    X: cp.ndarray, labels: cp.ndarray, n_segments: int, *, squares: bool = False
+) -> tuple[cp.ndarray, ...]:
+    """See `cpu.segment_sum`."""
+    n_powers, d = 1 + squares, X.shape[1]
+    total = _totals(X, labels, n_segments, n_powers)
     return total[:, 0, :, d], *(total[:, power, :, :d] for power in range(n_powers))
 
 

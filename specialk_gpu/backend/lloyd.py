@@ -15,10 +15,12 @@ from specialk_gpu.backend.threads import map_chunks, one_blas_thread
 __all__ = [
     "assign",
     "draw_rows",
+    "largest",
     "nearest_center",
     "nearest_without",
     "segment_sum",
     "sq_distances",
+    "sums_of_minima",
 ]
 
 CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
@@ -199,6 +201,38 @@ class _Last(NamedTuple):
             self.margins[run][row] = -np.inf
 
 
+def sums_of_minima(first: np.ndarray, second: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
+    """Sum the smaller of two numbers over all columns, for rows of two arrays.
+
+    Parameters
+    ----------
+    first : float64 array of shape (C, m)
+    second : float64 array of shape (P n, m)
+    owner : int64 array of shape (C,)
+        Which of P owners each row of `first` belongs to.
+    n : int
+        How many rows of `second` belong to each owner, one after another.
+
+    Returns
+    -------
+    float64 array of shape (C, n)
+        For each row of `first` and each that its owner has in `second`.
+    """
+    sums = np.empty((len(first), n))
+    for c, p in enumerate(owner.tolist()):
+        sums[c] = np.minimum(first[c], second[p * n : (p + 1) * n]).sum(axis=1)
+    return sums
+
+
+def largest(x: np.ndarray, n: int) -> np.ndarray:
+    """Return the places (r, n) of the n largest in each row of x (r, m), those of ties in order."""
+    places = np.empty((len(x), n), dtype=np.int64)
+    for r, row in enumerate(x):
+        some = np.flatnonzero(row >= np.partition(row, row.size - n)[row.size - n])
+        places[r] = some[np.argsort(-row[some], kind="stable")[:n]]
+    return places
+
+
 def remember(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> _Last:
     """Return the `last` of runs with these labels (R, m) and centres (R, k, d), for `assign`."""
     counts, sums = segment_sum(X, labels, centers.shape[1])
@@ -212,7 +246,7 @@ def assign(
     centers: np.ndarray,
     sizes: np.ndarray,
     last: _Last | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, _Last, bool]:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, _Last, bool]:
     """Do an iteration of k-means for several runs: nearest centres, and sums of the clusters.
 
     Of many rows, only those are looked at for which the centres have moved further than the
@@ -226,20 +260,23 @@ def assign(
     sq_norms, centers, sizes
         See `nearest_center`.
     last
-        What the last call for these runs returned, or `remember` of runs like them, or None. Unless
-        these return None, it has `of(runs)`, what it holds of some of the runs, and
+        What the last call for these runs returned, or `remember` of runs like them, or None. It has
+        `of(runs)`, what it holds of some of the runs, given by an array like X, and
         `relabelled(run, row)`, to be told where labels, counts and sums are changed in place.
 
     Returns
     -------
     labels : int32 array of shape (R, m)
-    inertia : float64 array of shape (R,)
-        Of these centres.
+    state : float64 array of shape (3, R)
+        The inertia of these centres; whether labels differ from those of `last`, if any: positive
+        where they do; and the number of clusters that have rows.
+    means : float64 array of shape (R, k, d)
+        Of the clusters; the centres of those without rows.
     counts, sums : float64 arrays of shape (R, k) and (R, k, d)
     last
         For the next call.
     exact : bool
-        Whether `inertia` is from its definition, or from the sums and subject to cancellation.
+        Whether the inertia is from its definition, or from the sums and subject to cancellation.
     """
     if exact := X.shape[0] < MARGIN_ROWS:
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
@@ -248,7 +285,10 @@ def assign(
         labels, margins = _search(X, sq_norms, centers, sizes, last)
     counts, sums = _sums(X, labels, centers.shape[1], last)
     inertia = sq.sum(axis=1) if exact else _inertia(sq_norms, centers, sizes, counts, sums)
-    return labels, inertia, counts, sums, _Last(labels, margins, centers, counts, sums), exact
+    changed = np.zeros(sizes.size) if last is None else (labels != last.labels).any(axis=1)
+    state = np.stack([inertia, changed, (counts > 0).sum(axis=1)])
+    means = np.where(counts[:, :, None] > 0, sums / np.maximum(counts, 1)[:, :, None], centers)
+    return labels, state, means, counts, sums, _Last(labels, margins, centers, counts, sums), exact
 
 
 def _search(
