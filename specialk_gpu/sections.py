@@ -50,7 +50,7 @@ def prepare(W: Any) -> Graph:
     """
     bk = backend_of(W)
     xp = bk.xp
-    W = W.astype(np.float64, copy=True)
+    W = W.astype(np.float64)  # a copy; CuPy before 14.2 takes no `copy`
     row = rows_of_entries(W, "similarities")
     if bool((row == W.indices).any()):
         other = row != W.indices
@@ -58,6 +58,8 @@ def prepare(W: Any) -> Graph:
         W = bk.sparse.csr_matrix(content, shape=W.shape)
         row = row[other]
     S = normalised(W)
+    # multiples of 2^-31: sums of up to 2^22 of them are exact, in any order, as atomics need it
+    S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
     degree = xp.bincount(row, S.data, minlength=S.shape[0]) if row.size else xp.zeros(S.shape[0])
     step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)[:, None]
     once = row < S.indices

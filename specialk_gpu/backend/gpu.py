@@ -97,6 +97,7 @@ def _module(source: str) -> cp.RawModule:
     return cp.RawModule(code=code, options=("-std=c++17",))
 
 
+@cache
 def _kernel(source: str, function: str, dtype: Any) -> Any:
     return _module(source).get_function(f"{function}_{np.dtype(dtype).name}")
 
@@ -136,7 +137,9 @@ def to_numpy(x: Any) -> np.ndarray:
 
 def device_of(x: Any) -> AbstractContextManager:
     """See `cpu.device_of`."""
-    if isinstance(x, cp.ndarray) or sparse.issparse(x):
+    if sparse.issparse(x):
+        x = x.data  # CuPy's sparse matrices do not say where they are
+    if isinstance(x, cp.ndarray):
         return x.device
     kind, index = getattr(x, "__dlpack_device__", lambda: (1, 0))()
     return cp.cuda.Device(index) if int(kind) in (2, 13) else nullcontext()  # not the host's
