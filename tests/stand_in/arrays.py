@@ -79,9 +79,12 @@ def index_of(index):
         elif isinstance(one, slice):
             ends = (one.start, one.stop, one.step)
             places.append(slice(*(None if end is None else end.__index__() for end in ends)))
-        elif one is None or one is Ellipsis:
-            places.append(one)
-        elif isinstance(one, builtins.int | np.integer) and not isinstance(one, builtins.bool):
+        elif (
+            one is None
+            or one is Ellipsis
+            or isinstance(one, builtins.int | np.integer)
+            and not isinstance(one, builtins.bool)
+        ):
             places.append(one)
         else:
             msg = f"cannot index with {type(one)}"
@@ -281,9 +284,25 @@ def complete():
     """Give the class what NumPy's arrays and CuPy's both have."""
     for name in ("__bool__", "__int__", "__float__", "__index__"):
         setattr(ndarray, name, waiting(name))
-    words = "add sub mul truediv floordiv mod pow and or xor lshift rshift".split()
+    words = [
+        "add",
+        "sub",
+        "mul",
+        "truediv",
+        "floordiv",
+        "mod",
+        "pow",
+        "and",
+        "or",
+        "xor",
+        "lshift",
+        "rshift",
+    ]
     names = [f"__{form}{word}__" for word in words for form in ("", "r", "i")]
-    names += [f"__{word}__" for word in "lt le eq ne gt ge neg pos abs invert".split()]
+    names += [
+        f"__{word}__"
+        for word in ["lt", "le", "eq", "ne", "gt", "ge", "neg", "pos", "abs", "invert"]
+    ]
     for name in names:
         setattr(ndarray, name, operator(name))
     for name in KNOWN[0]["cupy.ndarray"]:

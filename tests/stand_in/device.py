@@ -14,7 +14,15 @@ import numpy as np
 
 from stand_in.counts import note
 
-__all__ = ["CUBLAS", "POOL", "RUNTIME", "CompileException", "Device", "OutOfMemoryError", "RawModule"]
+__all__ = [
+    "CUBLAS",
+    "POOL",
+    "RUNTIME",
+    "CompileException",
+    "Device",
+    "OutOfMemoryError",
+    "RawModule",
+]
 
 HEADER = Path(__file__).parents[1] / "cuda_on_host.h"
 SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')

@@ -245,7 +245,7 @@ def issparse(x):
 
 
 def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_eigenvectors=True):  # noqa: ARG001
-    """Do what CuPy's does, which returns what it has, without a word, where it does not converge."""
+    """Do what CuPy's does: where it does not converge it returns what it has, without a word."""
     note("wait", "eigsh")
     n, settings = a.shape[0], {"which": which, "maxiter": maxiter, "tol": tol}
     try:

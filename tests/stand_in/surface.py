@@ -1,8 +1,8 @@
 """The names and arguments of a CuPy, read without a GPU: python tests/stand_in/surface.py > FILE.
 
 Writes JSON: of each module its names, of each class its members. A callable has its parameters as
-text, such as "self, axis=0, *, out=0" (what the defaults are does not matter), "" where CuPy does not
-tell; anything else has None. cupy-14.0.json holds those of CuPy 14.0.0, the oldest that the extras
+text, such as "self, axis=0, *, out=0" (what the defaults are does not matter), "" where CuPy does
+not tell; anything else has None. cupy-14.0.json holds those of CuPy 14.0.0, the oldest that the extras
 allow.
 """
 
