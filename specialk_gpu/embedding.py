@@ -10,6 +10,8 @@ from specialk_gpu.backend import backend_of, on_its_device
 
 __all__ = ["embed"]
 
+CHUNK = 2**20  # entries that are ranked at once
+
 
 @on_its_device
 def embed(values: Any, vectors: Any, *, drop_correlated: float | None = None) -> Any:
@@ -53,11 +55,21 @@ def embed(values: Any, vectors: Any, *, drop_correlated: float | None = None) ->
 
 def _spearman(xp: Any, D: Any) -> Any:
     """Return the rank correlations of the columns; constant columns correlate with none."""
-    ranks = xp.empty(D.shape)
-    for column in range(D.shape[1]):  # mean ranks: ties are common where components end
-        x = xp.sort(D[:, column])
-        low = xp.searchsorted(x, D[:, column], side="left")
-        ranks[:, column] = low + xp.searchsorted(x, D[:, column], side="right")
+    (m, n), ranks = D.shape, xp.empty(D.shape)
+    step = max(1, CHUNK // m)
+    for start in range(0, n, step):  # mean ranks: ties are common where components end
+        x = xp.ascontiguousarray(D[:, start : start + step].T)
+        order = xp.argsort(x, axis=1, kind="stable")
+        x = xp.take_along_axis(x, order, axis=1)
+        begins = xp.ones(x.shape, dtype=np.int64)  # of equal entries in a column
+        begins[:, 1:] = x[:, 1:] != x[:, :-1]
+        group = xp.cumsum(begins.ravel())
+        place = xp.arange(0, x.size, m)[:, None]  # of each column in what follows
+        twice = xp.searchsorted(group, group, side="left")
+        twice += xp.searchsorted(group, group, side="right")
+        own = xp.empty(x.size)
+        own[(order + place).ravel()] = (twice.reshape(x.shape) - 2 * place).ravel()
+        ranks[:, start : start + step] = own.reshape(x.shape).T
     ranks -= ranks.mean(axis=0)
     norms = xp.sqrt((ranks * ranks).sum(axis=0))
     ranks /= xp.where(norms > 0, norms, np.inf)

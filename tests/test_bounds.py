@@ -338,3 +338,19 @@ def test_entries_that_are_not_finite_are_refused(bk, value):
 def test_one_dimensional_data_is_refused(bk):
     with pytest.raises(ValueError, match=r"D must have rows and columns, got shape \(4,\)"):
         zz_top(bk.asarray(np.ones(4)), bk.asarray([0, 0, 1, 1]))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("n_pairs", [None, 10])
+def test_the_host_waits_no_more_for_many_labellings_than_for_one(waits, n_pairs):
+    bk, rng, ks = backend.get_backend("cuda"), np.random.default_rng(0), list(range(2, 31))
+    D = bk.asarray(np.abs(rng.normal(size=(600, 20))))
+    labels = bk.asarray(np.stack([rng.permutation(600) % k for k in ks]).astype(np.int32))
+    with waits() as count:
+        found = largest_bounds(D, labels, ks, n_pairs)
+    assert count.waits <= 3
+    assert count.launches["segment_sum"] == 1
+    assert all(value <= 0 for value, _ in found)
+    with waits() as count:
+        zz_top(D, labels[3])
+    assert count.waits <= 2

@@ -480,7 +480,7 @@ def test_segment_sums_of_a_labelling_do_not_depend_on_the_others(gpu, monkeypatc
                 assert one[r, :k].tolist() == part[0].tolist()
 
 
-@pytest.mark.parametrize("m", [1, 5, 256, 257, 700])
+@pytest.mark.parametrize("m", [1, 5, 256, 257, 700, 8200, 20000])
 def test_draws_are_those_of_the_host(gpu, m):
     rng = np.random.default_rng(m)
     weights = rng.integers(4, size=(3, m)).astype(float)  # whole numbers: sums are exact
@@ -498,8 +498,9 @@ def test_draws_are_those_of_the_host(gpu, m):
             assert row == 0 or running[r, row - 1] < target
 
 
-def test_draws_from_weights_of_any_size_are_in_proportion(gpu):
-    weights = np.exp(np.random.default_rng(0).normal(scale=9, size=(1, 999)))
+@pytest.mark.parametrize("m", [999, 12345])
+def test_draws_from_weights_of_any_size_are_in_proportion(gpu, m):
+    weights = np.exp(np.random.default_rng(0).normal(scale=9, size=(1, m)))
     draws = (np.arange(200.0)[None] + 0.5) / 200
     rows = gpu.draw_rows(weights, draws)
     expected = cpu.draw_rows(weights, draws)

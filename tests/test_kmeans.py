@@ -11,7 +11,7 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import kmeans
-from specialk_gpu.backend import cpu, lloyd
+from specialk_gpu.backend import cpu, get_backend, lloyd
 from specialk_gpu.kmeans import kmeans_batch
 
 module = importlib.import_module("specialk_gpu.kmeans")  # the package has a function of that name
@@ -582,3 +582,48 @@ def test_every_number_of_clusters_has_a_seed():
         kmeans_batch(NOISE, [2, 3], seeds=[0, 1, 2])
     with pytest.raises(ValueError, match="n_clusters must lie between 1"):
         kmeans_batch(NOISE, [0, 3], seeds=[0, 1])
+
+
+# -- what the device is asked ----------------------------------------------------------------------
+
+
+COPIES = np.repeat(np.random.default_rng(2).normal(size=(30, 4)), 20, axis=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("X", "ks"),
+    [
+        (NOISE, range(1, 12)),
+        (KINDS["integers"], [2, 5, 9, 14, 15]),  # empty clusters are filled, or cannot be
+        (COPIES, [2, 9, 20, 29, 30, 31, 35]),
+    ],
+)
+def test_the_host_waits_at_most_twice_an_iteration(waits, X, ks):
+    X = get_backend("cuda").asarray(X)
+    kmeans_batch(X, list(ks), seeds=list(ks))  # compiles
+    with waits() as count:
+        kmeans_batch(X, list(ks), seeds=list(ks))
+    iterations = count.launches["finish_step"]  # one for each `assign`, of all runs together
+    assert 0 < iterations <= count.launches["nearest_center"]
+    assert count.waits <= 2 * iterations
+
+
+@pytest.mark.gpu
+def test_clusters_of_many_runs_that_are_empty_at_once_are_filled_in_one_transfer(waits):
+    bk = get_backend("cuda")
+    init = bk.asarray(np.random.default_rng(0).normal(scale=30.0, size=(40, 9, 3)))
+    with waits() as count:
+        kmeans(bk.asarray(NOISE), 9, init=init, n_init=0)
+    assert count.waits <= 2 * count.launches["finish_step"] + 3
+
+
+@pytest.mark.gpu
+def test_waits_do_not_grow_with_runs_and_numbers_of_clusters(waits):
+    bk = get_backend("cuda")
+    X, found = bk.asarray(NOISE), []
+    for ks in ([4], list(range(2, 30))):
+        with waits() as count:
+            kmeans_batch(X, ks, seeds=ks, n_init=1, max_iter=4)
+        found.append(count.waits)
+    assert found[1] <= found[0] + 4

@@ -88,6 +88,8 @@ SUM_PARTS = 64  # of the rows at most, with sums of their own
 SUM_BYTES = 2**29
 STEP_THREADS = 128
 DRAW_THREADS = 256
+DRAW_ROWS = 16  # of a piece, at least, where a thread has several
+DRAW_PIECES = 64  # of a thread at most
 
 
 @cache
@@ -622,6 +624,12 @@ def draw_rows(weights: cp.ndarray, draws: cp.ndarray) -> cp.ndarray:
     R, m = weights.shape
     weights, draws = cp.ascontiguousarray(weights), cp.ascontiguousarray(draws)
     rows = cp.full(draws.shape, m - 1, dtype=np.int64)
+    per_thread = max(1, min(DRAW_PIECES, m // (DRAW_THREADS * DRAW_ROWS)))
+    n_pieces = DRAW_THREADS * per_thread
+    size, pieces = np.int64(-(-m // n_pieces)), cp.empty((R, n_pieces))
+    arguments = (weights, np.int64(m), size, np.int64(n_pieces), pieces)
+    _kernel("draw", "sum_pieces", weights.dtype)((R * per_thread,), (DRAW_THREADS,), arguments)
     arguments = (weights, np.int64(m), draws, np.int32(draws.shape[1]), rows)
+    arguments += (pieces, np.int32(per_thread), size)
     _kernel("draw", "draw_rows", weights.dtype)((R,), (DRAW_THREADS,), arguments)
     return rows
