@@ -127,6 +127,7 @@ def test_types_and_kernels_are_shipped():
     kernels = {path.stem for path in (PACKAGE / "backend" / "kernels").glob("*.cu")}
     assert kernels == {
         "center",
+        "components",
         "distance",
         "draw",
         "hash",
@@ -134,6 +135,7 @@ def test_types_and_kernels_are_shipped():
         "select",
         "split",
         "spmm",
+        "step",
     }
 
 

@@ -14,8 +14,8 @@ class Counts:
     """What happened since `counting` began.
 
     `by_line` has a Counter for each kind: "wait" (the host waits for the device), "call" (a
-    function of CuPy), "launch" (a kernel of ours), "h2d" and "d2h" (transfers), all by "file:line what";
-    `bytes` those of transfers, `launches` the kernels by name, without their dtype.
+    function of CuPy), "launch" (a kernel of ours), "h2d" and "d2h" (transfers), all by
+    "file:line what"; `bytes` those of transfers, `launches` the kernels by name, without their dtype.
     """
 
     def __init__(self):

@@ -2,8 +2,8 @@
 
 Writes JSON: of each module its names, of each class its members. A callable has its parameters as
 text, such as "self, axis=0, *, out=0" (what the defaults are does not matter), "" where CuPy does
-not tell; anything else has None. cupy-14.0.json holds those of CuPy 14.0.0, the oldest that the extras
-allow.
+not tell; anything else has None. cupy-14.0.json holds those of CuPy 14.0.0, the oldest that the
+extras allow.
 """
 
 import importlib
