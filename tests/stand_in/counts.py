@@ -15,7 +15,7 @@ class Counts:
 
     `by_line` has a Counter for each kind: "wait" (the host waits for the device), "call" (a
     function of CuPy), "launch" (a kernel of ours), "h2d" and "d2h" (transfers), all by
-    "file:line what"; `bytes` those of transfers, `launches` the kernels by name, without their dtype.
+    "file:line what". `bytes` has those of transfers, `launches` the kernels by name without dtype.
     """
 
     def __init__(self):
