@@ -49,6 +49,8 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
         elif isinstance(arg1, ndarray):
             note("wait", "csr_matrix of a dense array")
             parts, shape = self.parts_of(self.host(uncover(arg1))), arg1.shape
+        elif isinstance(arg1[1], int):
+            parts, shape = self.parts_of(self.host(arg1)), arg1
         elif isinstance(arg1[1], tuple):
             data, (row, column) = arg1
             note("wait", "csr_matrix of coordinates", 3)
