@@ -44,7 +44,7 @@ from scipy.special import log_ndtr
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.duplicates import duplicate_groups
-from specialk_gpu.graph import knn_graph, normalised, rows_of_entries, symmetric_graph
+from specialk_gpu.graph import knn_graph, normalised, symmetric_graph
 from specialk_gpu.neighbors import nearest_neighbors
 from specialk_gpu.sections import Graph, prepare, sections_of
 
@@ -164,8 +164,11 @@ class Bottlenecks:
         S, bk = self.near.S, backend_of(self.near.S)
         if not S.nnz:
             return 0.0
-        row, xp = rows_of_entries(S, "similarities"), bk.xp
-        sums = [xp.bincount(row, x, minlength=S.shape[0]) for x in (S.data, S.data**2)]
+        xp, m = bk.xp, S.shape[0]
+        squares = bk.sparse.csr_matrix((S.data**2, S.indices, S.indptr), shape=S.shape)
+        sums = xp.empty((m, 1)), xp.empty((m, 1))
+        for A, out in zip((S, squares), sums, strict=True):  # each row in the order of its entries
+            bk.spmm(A, xp.ones((m, 1)), out, 1.0, 0.0, 0.0)
         return float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
 
     def attainable_log_p(self) -> float:

@@ -192,6 +192,12 @@ def _sorted_counts(xp: Any, keys: Any) -> tuple[Any, Any]:
 def _csr(bk: ModuleType, keys: Any, data: Any, m: int) -> Any:
     """Assemble a CSR matrix from sorted keys row * m + column."""
     xp = bk.xp
+    if keys.size > MAX_EDGES:
+        msg = (
+            f"the graph of {m:,} rows has {keys.size:,} edges, more than the {MAX_EDGES:,} that "
+            "32-bit indices can number. Lower `n_neighbors`, or cluster a sample of the rows."
+        )
+        raise MemoryError(msg)
     row = keys // m
     indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
     return bk.sparse.csr_matrix((data, (keys - row * m).astype(np.int32), indptr), shape=(m, m))

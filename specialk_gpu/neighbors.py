@@ -419,13 +419,18 @@ def list_within(X: Any, sq_radius: float, indptr: Any) -> Any:
     int32 array of shape (indptr[-1],)
         Ascending within each row.
     """
-    indices = backend_of(X).xp.empty(int(indptr[-1]), dtype=np.int32)
-    _within(X, sq_radius, (indptr, indices))
+    bk = backend_of(X)
+    ends = bk.to_numpy(indptr)  # a sync
+    indices = bk.xp.empty(int(ends[-1]), dtype=np.int32)
+    _within(X, sq_radius, (ends, indices))
     return indices
 
 
-def _within(X: Any, sq_radius: float, out: tuple[Any, Any] | None) -> Any:
-    """Count the pairs within the radius by row, or write them into `out` (indptr, indices)."""
+def _within(X: Any, sq_radius: float, out: tuple[np.ndarray, Any] | None) -> Any:
+    """Count the pairs within the radius by row, or write them into `out`.
+
+    That is, running sums of the counts, on the host, and indices.
+    """
     bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
     for dtype in bk.product_dtypes():
@@ -452,10 +457,13 @@ def _within(X: Any, sq_radius: float, out: tuple[Any, Any] | None) -> Any:
         keep = xp.ones(row.size, dtype=bool)
         keep[unsure] = near
         if out is None:
-            counts[rows] = xp.bincount(row[keep], minlength=rows.stop - rows.start)
+            before = xp.zeros(row.size + 1, dtype=np.int64)
+            before[1:] = xp.cumsum(keep)
+            ends = xp.arange(rows.stop - rows.start + 1)
+            counts[rows] = xp.diff(before[xp.searchsorted(row, ends)])  # `row` is sorted
         else:
-            indptr, indices = out
-            indices[int(indptr[rows.start]) : int(indptr[rows.stop])] = column[keep]
+            ends, indices = out
+            indices[ends[rows.start] : ends[rows.stop]] = column[keep]
 
     map_tiles(bk, run, m, 16 * m, "pairs within the radius")
     return counts

@@ -83,7 +83,8 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
     if largest > 1e150:  # sums must stay finite
         S = S / largest
     place = row * n_clusters + labels[S.indices]
-    total = xp.bincount(place, S.data, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)
+    whole = xp.rint(xp.ldexp(S.data, _growth(bk, S)[row]))  # sums are exact, in any order
+    total = xp.bincount(place, whole, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)
     alone = xp.flatnonzero(total.sum(axis=1) == 0)
     if alone.size:
         warnings.warn(
@@ -94,6 +95,17 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
         )
         total[alone, _label_of_zero(bk, D, labels, n_clusters)] = 1
     return total / total.sum(axis=1)[:, None]
+
+
+def _growth(bk: ModuleType, S: Any) -> Any:
+    """Return the powers of two (q,) by which the rows of S grow to sums of about 2^50."""
+    xp, (q, m) = bk.xp, S.shape
+    n = max(q, m)
+    indptr = xp.concatenate([S.indptr, xp.full(n - q, S.nnz, dtype=S.indptr.dtype)])
+    square = bk.sparse.csr_matrix((S.data, S.indices, indptr), shape=(n, n))
+    sums = xp.empty((n, 1))
+    bk.spmm(square, xp.ones((n, 1)), sums, 1.0, 0.0, 0.0)
+    return 50 - xp.frexp(sums[:q, 0])[1]
 
 
 def _label_of_zero(bk: ModuleType, D: Any, labels: Any, n_clusters: int) -> int:

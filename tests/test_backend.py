@@ -209,8 +209,9 @@ def test_arrays_know_their_backend(bk):
     assert backend_of(bk.sparse.csr_matrix(x)) is bk
     assert bk.asarray(x) is x
     np.testing.assert_array_equal(bk.to_numpy(bk.asarray([[1, 2]])), [[1, 2]])
-    with bk.device_of(x):
-        bk.synchronize()
+    for given in (x, bk.sparse.csr_matrix(x)):
+        with bk.device_of(given):
+            bk.synchronize()
     assert bk.free_memory() > 0
 
 
@@ -328,6 +329,18 @@ def test_spmm_takes_indices_of_64_bits(bk):
     out = bk.xp.empty((3, 2))
     bk.spmm(A, bk.xp.ones((3, 2)), out, 1.0, 0.0, 0.0)
     np.testing.assert_array_equal(bk.to_numpy(out)[:, 1], [3, 15, 27])
+
+
+@pytest.mark.gpu
+def test_spmm_refuses_more_entries_than_32_bits_number(monkeypatch):
+    gpu = get_backend("cuda")
+    A, X = gpu.sparse.csr_matrix(gpu.xp.ones((4, 4))), gpu.xp.ones((4, 1))
+    assert gpu.MAX_ENTRIES == 2**31 - 1
+    monkeypatch.setattr(gpu, "MAX_ENTRIES", 15)
+    with pytest.raises(MemoryError, match="16 entries, more than the 15 that 32-bit indices can"):
+        gpu.spmm(A, X, gpu.xp.empty((4, 1)), 1.0, 0.0, 0.0)
+    monkeypatch.setattr(gpu, "MAX_ENTRIES", 16)
+    gpu.spmm(A, X, gpu.xp.empty((4, 1)), 1.0, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("d", [1, 10, 784, 5000])

@@ -8,7 +8,8 @@ from oracles import csr, nearest, readonly, sq_distances, to_scipy
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
-from specialk_gpu import affinity_matrix, knn_graph, neighbors_graph, radius_graph
+from specialk_gpu import affinity_matrix, graph, knn_graph, neighbors_graph, radius_graph
+from specialk_gpu.backend import get_backend
 from specialk_gpu.graph import normalised, refuse_edges
 
 normal = np.random.default_rng(0).normal
@@ -100,10 +101,10 @@ def test_cosine_is_the_distance_of_unit_rows(bk, weights):
     np.testing.assert_allclose(dense, dense_knn_graph(unit, 5, weights), rtol=1e-9, atol=0)
     order = NearestNeighbors(n_neighbors=5, metric="cosine").fit(X).kneighbors_graph()
     np.testing.assert_array_equal(dense > 0, (order + order.T).toarray() > 0)
-    graph, radius = radius_graph(bk.asarray(X), 5, metric="cosine")
+    W, radius = radius_graph(bk.asarray(X), 5, metric="cosine")
     expected = radius_graph(unit, 5)
     assert radius == pytest.approx(expected.radius)
-    assert abs(to_scipy(bk, graph) - expected.affinity).nnz <= 2  # the pair at the radius
+    assert abs(to_scipy(bk, W) - expected.affinity).nnz <= 2  # the pair at the radius
     with pytest.raises(ValueError, match="metric must be one of .*, got 'manhattan'"):
         knn_graph(X, 5, metric="manhattan")
 
@@ -225,6 +226,12 @@ def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
     assert "-" not in message.replace("32-bit", "")
 
 
+def test_a_graph_of_neighbours_beyond_32_bits_is_refused(bk, monkeypatch):
+    monkeypatch.setattr(graph, "MAX_EDGES", 1000)
+    with pytest.raises(MemoryError, match=r"200 rows has .* edges, more than the 1,000 .*`n_neigh"):
+        knn_graph(readonly(bk, DATA["normal"]), 10)
+
+
 def test_edges_that_fit_are_let_through():
     assert refuse_edges(2**31 - 1, 2**40, 1.0) is None
     assert refuse_edges(0, 0, 1.0) is None
@@ -332,3 +339,32 @@ def test_an_affinity_without_entries_is_refused(bk):
 def test_an_empty_row_and_a_diagonal_are_kept(bk):
     W = np.diag([1.0, 2, 0, 0])
     np.testing.assert_array_equal(to_scipy(bk, affinity_matrix(readonly(bk, W))).toarray(), W)
+
+
+# Waits for the device ----------------------------------------------------------------------------
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("n_outliers", "most"), [(0, 9), (50, 12)])
+def test_a_graph_of_neighbours_waits_seldom(waits, n_outliers, most):
+    X = np.random.default_rng(1).normal(size=(5000, 12)).astype(np.float32)
+    X[:n_outliers] *= 1000  # these are done again in float32
+    X = get_backend("cuda").asarray(X)
+    with waits() as count:
+        knn_graph(X, 10)
+    assert count.waits <= most, str(count)
+    assert count.bytes["d2h"] == 0
+
+
+@pytest.mark.gpu
+def test_a_radius_graph_waits_five_times_a_tile_and_a_few_times_more(waits, monkeypatch):
+    bk = get_backend("cuda")
+    X = bk.asarray(np.random.default_rng(1).normal(size=(900, 12)).astype(np.float32))
+    with waits() as one:
+        expected = radius_graph(X, 10).affinity
+    assert one.waits <= 25, str(one)
+    monkeypatch.setattr(bk, "tile_bytes", 16 * 900 * 300)  # 300 rows in each of two passes
+    with waits() as three:
+        found = radius_graph(X, 10).affinity
+    assert three.waits <= one.waits + 2 * 5, str(three)
+    assert abs(found - expected).nnz == 0

@@ -191,6 +191,18 @@ def test_huge_similarities_stay_finite(bk):
     np.testing.assert_allclose(shares, np.full((2, 3), 1 / 3))
 
 
+@pytest.mark.parametrize("exponent", [-1000, -300, 0, 300])
+def test_shares_do_not_depend_on_the_order_in_which_similarities_are_added(bk, exponent):
+    rng = np.random.default_rng(5)
+    model = fit(knn_graph(BLOBS), bk, affinity="precomputed")
+    S = 10.0 ** rng.uniform(-9, 0, size=(7, 300))
+    shares = model.predict_proba(np.ldexp(S, exponent))
+    for _ in range(3):
+        np.testing.assert_array_equal(model.predict_proba(np.ldexp(S, exponent)), shares)
+    expected = np.stack([S[:, model.labels_ == c].sum(axis=1) for c in range(3)], axis=1)
+    np.testing.assert_allclose(shares, expected / S.sum(axis=1)[:, None], rtol=1e-12)
+
+
 @pytest.mark.parametrize("isolated", [True, False])
 def test_rows_without_similarity_go_where_isolated_rows_go(bk, isolated):
     W = knn_graph(BLOBS).toarray()

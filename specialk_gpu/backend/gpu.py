@@ -88,6 +88,7 @@ SUM_PARTS = 64  # of the rows at most, with sums of their own
 SUM_BYTES = 2**29
 STEP_THREADS = 128
 DRAW_THREADS = 256
+MAX_ENTRIES = 2**31 - 1  # of a matrix that `spmm` multiplies
 DRAW_ROWS = 16  # of a piece, at least, where a thread has several
 DRAW_PIECES = 64  # of a thread at most
 
@@ -418,6 +419,12 @@ def spmm(
     if isinstance(A, _Indicator):
         _spmm_indicator(A, X, out, scalars + added)
         return
+    if A.nnz > MAX_ENTRIES:
+        msg = (
+            f"the matrix has {A.nnz:,} entries, more than the {MAX_ENTRIES:,} that 32-bit indices "
+            "can number. Lower `n_neighbors` or `coverage`, or cluster a sample of the rows."
+        )
+        raise MemoryError(msg)
     indptr, indices = (x.astype(np.int32, copy=False) for x in (A.indptr, A.indices))
     content = (indptr, indices, A.data, X, out, np.int32(m), np.int32(width))
     columns = 64 if X.itemsize == 8 else 128
