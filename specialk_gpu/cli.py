@@ -318,7 +318,7 @@ def _demo(options, _warned):
 
 
 def _info(_options, _warned):
-    from specialk_gpu.backend import describe_backends
+    from specialk_gpu.backend import describe_backends, driver_text
     from specialk_gpu.backend.threads import n_threads
     from specialk_gpu.stamp import optional_versions, package_versions
 
@@ -331,6 +331,7 @@ def _info(_options, _warned):
     print("optional:", listed({name: found for name, found in optional.items() if found}) or "none")
     print("not installed:", ", ".join(name for name in optional if not optional[name]) or "none")
     print(f"threads: {n_threads()}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'not set')}")
+    print(f"NVIDIA driver: {driver_text()}")
     for row in describe_backends():
         if not row["available"]:
             print(f"backend {row['name']}: not available: {_one_line(row['reason'])}")

@@ -187,6 +187,95 @@ def test_the_probe_believes_only_a_right_result(gpu, monkeypatch, fault):
         get_backend("cuda")
 
 
+MISSING = {
+    "cuBLAS": ("_cublas_is_right", ImportError('Failure finding "libcublasLt.so.12"')),
+    "cuSOLVER": ("_cusolver_is_right", RuntimeError("CUSOLVER_STATUS_NOT_INITIALIZED")),
+    "cuSPARSE": ("_cusparse_is_right", OSError("libnvJitLink.so.12: cannot open")),
+}
+
+
+@pytest.mark.parametrize("version", [12090, 13000])
+@pytest.mark.parametrize("library", MISSING)
+@pytest.mark.usefixtures("fresh")
+def test_a_missing_library_is_named_and_how_to_get_it(gpu, monkeypatch, library, version):
+    def missing():
+        raise MISSING[library][1]
+
+    for name in gpu.LIBRARIES:
+        monkeypatch.setitem(gpu.LIBRARIES, name, missing if name == library else lambda: True)
+    runtime = gpu.cp.cuda.runtime
+    monkeypatch.setattr(runtime, "getDeviceCount", lambda: 1)
+    monkeypatch.setattr(runtime, "runtimeGetVersion", lambda: version)
+    for name in ("arange", "asarray"):
+        monkeypatch.setattr(gpu.cp, name, getattr(np, name))
+    monkeypatch.setattr(gpu, "to_numpy", np.asarray)
+    monkeypatch.setattr(gpu, "pair_sq_distances", lambda *_: np.array([8.0, 32.0]))
+    reason, broken = gpu.probe()
+    assert broken
+    error = MISSING[library][1]
+    assert reason.startswith(f"{library} is missing or fails ({type(error).__name__}: {error});")
+    extra = f"cuda{version // 1000}"
+    assert f"pip install 'specialk-gpu[{extra}]' (that is, cupy-{extra}x[ctk])" in reason
+    monkeypatch.setitem(gpu.LIBRARIES, library, lambda: False)
+    assert gpu.probe()[0].startswith(f"a first call of {library} returned wrong numbers")
+    monkeypatch.setitem(gpu.LIBRARIES, library, lambda: True)
+    assert gpu.probe() == (None, False)
+
+
+@pytest.mark.gpu
+def test_the_libraries_are_asked_for_what_they_return(monkeypatch):
+    gpu = get_backend("cuda")
+    assert all(is_right() for is_right in gpu.LIBRARIES.values())
+    monkeypatch.setattr(gpu, "to_numpy", lambda x: gpu.cp.asnumpy(x) + 1)
+    assert not any(is_right() for is_right in gpu.LIBRARIES.values())
+
+
+class Driver:
+    """Stands for libcuda."""
+
+    def __init__(self, version, status=0):
+        self.version, self.status = version, status
+
+    def __call__(self, _name):
+        if self.version is None:
+            raise OSError(2, "cannot open shared object file")
+        return self
+
+    def cuDriverGetVersion(self, place):
+        place._obj.value = self.version
+        return self.status
+
+
+ADVICE = [  # version of the driver, what it returns, whether Linux tells of it, advice, text
+    (None, 0, False, "there is no NVIDIA driver that it could use", "none"),
+    (0, 0, False, "there is no NVIDIA driver that it could use", "none"),
+    (12090, 100, False, "there is no NVIDIA driver that it could use", "none"),
+    (None, 0, True, "'specialk-gpu[cuda12]' (or [cuda13])", "its libcuda was not found"),
+    (11080, 0, True, "CUDA 11.8, too old: CuPy 14 needs", "CUDA 11.8, too old: CuPy 14 needs"),
+    (12000, 0, True, "pip install 'specialk-gpu[cuda12]'", "CUDA 12.0, extra cuda12"),
+    (12090, 0, False, "pip install 'specialk-gpu[cuda12]'", "CUDA 12.9, extra cuda12"),
+    (13010, 0, True, "pip install 'specialk-gpu[cuda13]'", "CUDA 13.1, extra cuda13"),
+]
+
+
+@pytest.mark.parametrize(("version", "status", "told", "advice", "text"), ADVICE)
+@pytest.mark.usefixtures("fresh")
+def test_cupy_is_recommended_where_a_driver_could_run_it(
+    monkeypatch, tmp_path, version, status, told, advice, text
+):
+    monkeypatch.setitem(sys.modules, "cupy", None)  # its import fails
+    monkeypatch.delitem(sys.modules, "specialk_gpu.backend.gpu", raising=False)
+    monkeypatch.setattr(backend.ctypes, "CDLL", Driver(version, status))
+    monkeypatch.setattr(backend, "DRIVER", tmp_path if told else tmp_path / "absent")
+    assert backend.driver_version() == (version if version and not status else None)
+    reason, broken = backend.cuda_verdict()
+    assert not broken
+    assert reason.startswith("CuPy cannot be imported (import of cupy halted; ")
+    assert advice in reason
+    assert ("pip install" in reason) == ("pip install" in advice or "specialk-gpu[" in advice)
+    assert backend.driver_text().startswith(text)
+
+
 @pytest.mark.usefixtures("fresh")
 def test_a_forked_child_is_told_how_to_start_workers(monkeypatch):
     monkeypatch.setitem(backend._verdicts, os.getpid() + 1, Verdict(None))

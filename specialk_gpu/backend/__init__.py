@@ -8,11 +8,14 @@ CuPy is imported in `gpu` alone, and only when that module is asked for.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -21,6 +24,7 @@ from specialk_gpu.progress import tell
 
 BACKENDS = ("auto", "numpy", "cuda")
 DLPACK_CUDA = (2, 13)  # device memory, managed memory
+DRIVER = Path("/proc/driver/nvidia")  # where Linux tells of NVIDIA's driver
 
 
 class Verdict(NamedTuple):
@@ -105,8 +109,47 @@ def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def driver_version() -> int | None:
+    """Return the newest CUDA that the NVIDIA driver runs, 12090 for 12.9; None without a driver."""
+    found = ctypes.c_int()
+    try:
+        driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+        failed = driver.cuDriverGetVersion(ctypes.byref(found))
+    except (OSError, AttributeError):
+        return None
+    return None if failed or not found.value else found.value
+
+
+def extra_for(version: int) -> str:
+    """Return the extra whose CuPy a driver of that version runs."""
+    return "cuda13" if version >= 13000 else "cuda12"
+
+
+def driver_text() -> str:
+    """Say which CUDA the driver runs, and which extra goes with it."""
+    version = driver_version()
+    if version is None:
+        return "its libcuda was not found" if DRIVER.exists() else "none"
+    cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
+    if version < 12000:
+        return f"{cuda}, too old: CuPy 14 needs one for CUDA 12 or newer"
+    return f"{cuda}, extra {extra_for(version)}"
+
+
+def _advice() -> str:
+    """Say what to do where CuPy is missing."""
+    version = driver_version()
+    if version is None and not DRIVER.exists():
+        return "there is no NVIDIA driver that it could use"
+    if version is None:
+        return "install it with: pip install 'specialk-gpu[cuda12]' (or [cuda13])"
+    if version < 12000:
+        return f"NVIDIA driver: {driver_text()}"
+    return f"install it with: pip install 'specialk-gpu[{extra_for(version)}]'"
+
+
 def cuda_verdict() -> Verdict:
-    """Find out, once per process, whether CUDA can be used, by running a small kernel."""
+    """Find out, once per process, whether CUDA can be used, by running a little on it."""
     pid = os.getpid()
     if pid not in _verdicts:
         if any(verdict.reason is None for verdict in _verdicts.values()):
@@ -120,8 +163,7 @@ def cuda_verdict() -> Verdict:
                 verdict = Verdict(*import_module("specialk_gpu.backend.gpu").probe())
             except (ImportError, OSError, RuntimeError, AttributeError) as error:
                 verdict = Verdict(
-                    f"CuPy cannot be imported ({error}); install it with: "
-                    "pip install 'specialk-gpu[cuda12]' (or [cuda13])",
+                    f"CuPy cannot be imported ({error}); {_advice()}",
                     broken=not isinstance(error, ModuleNotFoundError),
                 )
         _verdicts[pid] = verdict

@@ -106,7 +106,10 @@ def _kernel(source: str, function: str, dtype: Any) -> Any:
 
 
 def probe() -> tuple[str | None, bool]:
-    """Run a small kernel; return why CUDA cannot be used, or None, and whether it should."""
+    """Run a kernel and CUDA's libraries, as a fit does, on next to nothing.
+
+    Return why CUDA cannot be used, or None, and whether it should.
+    """
     try:
         if cp.cuda.runtime.getDeviceCount() == 0:
             return "no CUDA device was found", False
@@ -121,7 +124,48 @@ def probe() -> tuple[str | None, bool]:
         return f"a first kernel failed ({type(error).__name__}: {error}); {hint}", True
     if found != [8.0, 32.0]:
         return f"a first kernel returned {found} instead of [8, 32]; {hint}", True
+    extra = f"cuda{cp.cuda.runtime.runtimeGetVersion() // 1000}"
+    remedy = (
+        "CuPy's wheels come without CUDA's libraries, which are installed with: "
+        f"pip install 'specialk-gpu[{extra}]' (that is, cupy-{extra}x[ctk])"
+    )
+    for library, is_right in LIBRARIES.items():
+        try:
+            if not is_right():
+                return f"a first call of {library} returned wrong numbers; {hint}", True
+        except FAILURES as error:
+            cause = f"{type(error).__name__}: {error}"
+            return f"{library} is missing or fails ({cause}); {remedy}; {hint}", True
     return None, False
+
+
+def _cublas_is_right() -> bool:
+    """Multiply in float64, and as neighbours are proposed."""
+    X = cp.ones((8, 8))
+    found = [X @ X, *(products(X.astype(dtype), X.astype(dtype)) for dtype in product_dtypes())]
+    wanted = [8.0] + [-16.0] * (len(found) - 1)
+    return all((to_numpy(x) == y).all() for x, y in zip(found, wanted, strict=True))
+
+
+def _cusolver_is_right() -> bool:
+    """Factorise a matrix and find its eigenvalues."""
+    A = cp.asarray([[4.0, 2.0], [2.0, 5.0]])
+    roots, values = to_numpy(cp.linalg.cholesky(A)), to_numpy(cp.linalg.eigh(A)[0])
+    expected = [[2, 0], [1, 2]], [(9 - 17**0.5) / 2, (9 + 17**0.5) / 2]
+    return np.allclose(roots, expected[0]) and np.allclose(values, expected[1])
+
+
+def _cusparse_is_right() -> bool:
+    """Compress a matrix, transpose it and add both, as with a given graph."""
+    A = sparse.csr_matrix(cp.asarray([[0.0, 2.0], [1.0, 0.0]]))
+    return to_numpy((A + A.T).toarray()).tolist() == [[0, 3], [3, 0]]
+
+
+LIBRARIES = {
+    "cuBLAS": _cublas_is_right,
+    "cuSOLVER": _cusolver_is_right,
+    "cuSPARSE": _cusparse_is_right,
+}
 
 
 def asarray(x: Any, dtype: Any = None) -> cp.ndarray:
