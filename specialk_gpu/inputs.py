@@ -16,7 +16,7 @@ from specialk_gpu.backend import is_device_array
 from specialk_gpu.neighbors import SHORT_DTYPES, features
 from specialk_gpu.storage import on_host
 
-__all__ = ["checked", "in_kind_of"]
+__all__ = ["brought", "checked", "in_kind_of"]
 
 NOT_NUMBERS = (
     "date",
@@ -34,7 +34,7 @@ NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.
 def checked(
     estimator: Any, bk: ModuleType, X: Any, *, precomputed: bool, fitted: bool = False
 ) -> Any:
-    """Validate X and bring it to the backend, without a copy where that is possible.
+    """Validate X where it is, without a copy where that is possible.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def checked(
     X = _of_numpy(X)
     _refuse_text(X)
     dtype = _dtype_of(X)
-    X = validate_data(
+    return validate_data(
         estimator,
         X,
         reset=not fitted,
@@ -79,6 +79,10 @@ def checked(
         ensure_all_finite=not precomputed,
         ensure_min_samples=min_rows,
     )
+
+
+def brought(bk: ModuleType, X: Any) -> Any:
+    """Bring what is `checked` to the backend; what is there already is itself."""
     if sparse.issparse(X):
         return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
     return bk.asarray(X)

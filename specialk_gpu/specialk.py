@@ -32,10 +32,10 @@ from specialk_gpu.graph import (
     knn_graph,
     radius_graph,
 )
-from specialk_gpu.inputs import checked, in_kind_of
+from specialk_gpu.inputs import brought, checked, in_kind_of
 from specialk_gpu.prediction import shares_of_neighbors, shares_of_similarities
 from specialk_gpu.progress import Clock, followed
-from specialk_gpu.storage import load, on_host, save
+from specialk_gpu.storage import OnDevice, load, on_host, save
 from specialk_gpu.sweep import SELECTIONS, sweep
 
 __all__ = ["SpecialK"]
@@ -49,6 +49,27 @@ REMEDIES = {
 
 NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that say nothing about a result
 KEPT = ("_voters", "_votes", "_distinct", "_settings")  # beside what ends in an underscore
+
+
+def _late(name: str) -> property:
+    """Return a property whose array is copied to the host at the first look, if it belongs there.
+
+    It is kept by its name in the dictionary of the instance, as all fitted attributes are.
+    """
+
+    def get(self: Any) -> Any:
+        found = vars(self)
+        if name not in found:
+            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(msg)
+        if isinstance(found[name], OnDevice):
+            found[name] = on_host(found[name])
+        return found[name]
+
+    def keep(self: Any, value: Any) -> None:
+        vars(self)[name] = value
+
+    return property(get, keep, doc="See the attributes of the class.")
 
 
 class SpecialK(ClusterMixin, BaseEstimator):
@@ -236,6 +257,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
+    embedding_ = _late("embedding_")
+    affinity_matrix_ = _late("affinity_matrix_")
+
     def __sklearn_tags__(self) -> Any:
         """Describe the estimator to scikit-learn."""
         tags = super().__sklearn_tags__()
@@ -289,11 +313,12 @@ class SpecialK(ClusterMixin, BaseEstimator):
     def _fit(self, X: Any) -> SpecialK:
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
-            rows = checked(self, bk, X, precomputed=self.affinity == "precomputed")
-            return self._fit_checked(bk, rows, in_kind_of(X))
+            given = checked(self, bk, X, precomputed=self.affinity == "precomputed")
+            return self._fit_checked(bk, given, in_kind_of(X))
 
-    def _fit_checked(self, bk: ModuleType, X: Any, out: Callable[[Any], Any]) -> SpecialK:
+    def _fit_checked(self, bk: ModuleType, given: Any, out: Callable[[Any], Any]) -> SpecialK:
         """Run the stages on checked input, then set the fitted attributes, brought `out`."""
+        X = brought(bk, given)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
@@ -331,15 +356,22 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 random_state=rng,
             )
         timings.update(result.timings)
-        self._voters = None if self.affinity == "precomputed" else out(X)
+        late = OnDevice if out is on_host and bk.name == "cuda" else out
         self._votes = out(result.labels)
         kept = self.get_params(deep=False)
         self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
         self._distinct = None
         if group is not None:
             self._distinct = out(bk.xp.unique(group, return_index=True)[1])
+            given = given[self._distinct] if late is OnDevice else X
             D = D[group]
             result = _spread(result, group)
+        if self.affinity == "precomputed":
+            self._voters = None
+        elif self.metric == "euclidean" and late is OnDevice:
+            self._voters = given  # on the host all along
+        else:
+            self._voters = late(X)
         self.labels_ = out(result.labels)
         self.n_clusters_ = result.n_clusters
         self.path_ = type(result.path)(
@@ -348,8 +380,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         self.limit_reached_ = result.limit_reached
         self.eigenvalues_ = out(pairs.values)
         self.residuals_ = out(pairs.residuals)
-        self.embedding_ = out(D)
-        self.affinity_matrix_ = out(W)
+        self.embedding_ = late(D)
+        self.affinity_matrix_ = late(W)
         self.radius_ = radius
         self.n_graph_components_ = pairs.n_components
         self.eigen_solver_ = pairs.solver
@@ -414,10 +446,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
         bk = get_backend(self.backend, X)
         precomputed = self._voters is None
         with bk.device_of(X):
-            rows = checked(self, bk, X, precomputed=precomputed, fitted=True)
+            rows = brought(bk, checked(self, bk, X, precomputed=precomputed, fitted=True))
             votes, k = _brought(bk, self._votes), self.n_clusters_
             if precomputed:
-                D = _brought(bk, self.embedding_)
+                D = _brought(bk, vars(self)["embedding_"])
                 shares = shares_of_similarities(rows, D, votes, k)
             else:
                 voters = _brought(bk, self._voters)
@@ -593,6 +625,8 @@ def _memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
 
 def _brought(bk: ModuleType, fitted: Any) -> Any:
     """Return a fitted array on the backend: what is there already is not moved."""
+    if isinstance(fitted, OnDevice) and bk.name == "cuda":
+        return fitted.array
     return on_host(fitted) if bk.name == "numpy" else bk.asarray(fitted)
 
 

@@ -12,7 +12,7 @@ import warnings
 import zipfile
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -21,15 +21,23 @@ from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.sweep import Path as Steps
 from specialk_gpu.sweep import Step
 
-__all__ = ["load", "on_host", "save"]
+__all__ = ["OnDevice", "load", "on_host", "save"]
 
 FORMAT = 1
 STEP_NUMBERS = ("log_p", "inertia")  # kept as arrays, for they may be infinite
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 
 
+class OnDevice(NamedTuple):
+    """A fitted array that belongs on the host, and is brought there when it is asked for."""
+
+    array: Any
+
+
 def on_host(value: Any) -> Any:
     """Return a fitted attribute with its arrays on the host; what is there already is itself."""
+    if isinstance(value, OnDevice):
+        value = value.array
     if isinstance(value, Steps):
         return Steps(step._replace(labels=on_host(step.labels)) for step in value)
     if not is_device_array(value):

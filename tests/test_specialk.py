@@ -1,5 +1,6 @@
 """The estimator: scikit-learn's rules, every kind of input, the fitted attributes."""
 
+import copy
 import importlib
 import logging
 import pickle
@@ -19,7 +20,9 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu.backend import cpu
+from specialk_gpu.backend import cpu, get_backend
+from specialk_gpu.inputs import checked
+from specialk_gpu.storage import OnDevice
 from specialk_gpu.sweep import Path
 
 COMPONENTS = r"the graph has \d connected components"
@@ -433,3 +436,83 @@ def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_taken(monke
     X = np.random.default_rng(0).normal(size=(1200, 3))
     with pytest.raises(MemoryError, match=r"100 eigenvectors of 1200 rows .*n_components"):
         SpecialK(backend="numpy", n_components=100, eigen_solver="chebyshev").fit(X)
+
+
+# What moves between host and device ---------------------------------------------------------------
+
+
+def wide_blobs(copies):
+    """Return rows (m, 100) in float32, which are more than all that is drawn for them."""
+    X = make_blobs(1200 // copies, n_features=100, centers=3, random_state=0)[0]
+    return np.repeat(X.astype(np.float32), copies, axis=0)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("copies", "metric"), [(1, "euclidean"), (1, "cosine"), (8, "euclidean")])
+def test_rows_of_the_host_go_to_the_device_once_and_the_embedding_comes_when_asked_for(
+    waits, copies, metric
+):
+    X = wide_blobs(copies)
+    m, n = X.shape[0], 60
+    model = SpecialK(backend="cuda", random_state=0, n_components=n, metric=metric)
+    with waits() as count:
+        model.fit(X)
+    assert count.bytes["h2d"] <= X.nbytes + 400 * m, str(count.bytes)
+    assert count.bytes["d2h"] <= min(X.nbytes, 8 * m * n) / 2, str(count.bytes)  # mostly labels
+    for name, least in (("embedding_", 8 * m * n), ("affinity_matrix_", m)):
+        with waits() as count:
+            found = getattr(model, name)
+        assert count.bytes["d2h"] >= least
+        with waits() as count:
+            assert getattr(model, name) is found
+        assert not count.bytes
+    expected = SpecialK(backend="numpy", random_state=0, n_components=n, metric=metric).fit(X)
+    assert type(model.embedding_) is type(expected.embedding_)
+    assert type(model.affinity_matrix_) is type(expected.affinity_matrix_)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("via", ["pickle", "copy", "deepcopy", "file"])
+def test_what_is_still_on_the_device_is_kept_by_every_copy(via, tmp_path):
+    model = fit(BLOBS, get_backend("cuda"))
+    model.save(tmp_path / "model.npz")
+    again = {
+        "pickle": lambda: pickle.loads(pickle.dumps(model)),
+        "copy": lambda: copy.copy(model),
+        "deepcopy": lambda: copy.deepcopy(model),
+        "file": lambda: SpecialK.load(tmp_path / "model.npz"),
+    }[via]()
+    assert not any(isinstance(value, OnDevice) for value in vars(again).values())
+    assert isinstance(again.embedding_, np.ndarray)
+    np.testing.assert_array_equal(again.embedding_, model.embedding_)
+    assert (again.affinity_matrix_ != model.affinity_matrix_).nnz == 0
+    np.testing.assert_array_equal(again.predict(BLOBS), model.labels_)
+
+
+def test_what_comes_late_is_absent_before_the_fit_and_can_be_set():
+    model = SpecialK()
+    for name in ("embedding_", "affinity_matrix_"):
+        assert not hasattr(model, name)
+        with pytest.raises(AttributeError, match=f"'SpecialK' object has no attribute '{name}'"):
+            getattr(model, name)
+        setattr(model, name, 1)
+        assert vars(model)[name] == getattr(model, name) == 1
+
+
+@pytest.mark.gpu
+def test_new_rows_with_similarities_do_not_move_the_embedding(waits):
+    W = knn_graph(BLOBS)
+    model = fit(W, get_backend("cuda"), affinity="precomputed")
+    with waits() as count:
+        model.predict(W[:5])
+    assert max(count.bytes.values()) < 20_000, str(count.bytes)
+
+
+@pytest.mark.gpu
+def test_checks_of_rows_on_a_device_wait_once(waits):
+    X = get_backend("cuda").asarray(BLOBS)
+    with waits() as count:
+        checked(SpecialK(), get_backend("cuda"), X, precomputed=False)
+    assert count.waits == 1, str(count)
