@@ -51,25 +51,26 @@ NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that say nothing abou
 KEPT = ("_voters", "_votes", "_distinct", "_settings")  # beside what ends in an underscore
 
 
-def _late(name: str) -> property:
-    """Return a property whose array is copied to the host at the first look, if it belongs there.
+class _Late:
+    """An attribute whose array is copied to the host at the first look, if it belongs there.
 
     It is kept by its name in the dictionary of the instance, as all fitted attributes are.
     """
 
-    def get(self: Any) -> Any:
-        found = vars(self)
-        if name not in found:
-            msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Any, owner: type) -> Any:
+        found = {} if model is None else vars(model)
+        if self.name not in found:
+            msg = f"{owner.__name__!r} object has no attribute {self.name!r}"
             raise AttributeError(msg)
-        if isinstance(found[name], OnDevice):
-            found[name] = on_host(found[name])
-        return found[name]
+        if isinstance(found[self.name], OnDevice):
+            found[self.name] = on_host(found[self.name])
+        return found[self.name]
 
-    def keep(self: Any, value: Any) -> None:
-        vars(self)[name] = value
-
-    return property(get, keep, doc="See the attributes of the class.")
+    def __set__(self, model: Any, value: Any) -> None:
+        vars(model)[self.name] = value
 
 
 class SpecialK(ClusterMixin, BaseEstimator):
@@ -257,8 +258,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    embedding_ = _late("embedding_")
-    affinity_matrix_ = _late("affinity_matrix_")
+    embedding_ = _Late()
+    affinity_matrix_ = _Late()
 
     def __sklearn_tags__(self) -> Any:
         """Describe the estimator to scikit-learn."""
