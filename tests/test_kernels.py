@@ -1,157 +1,57 @@
-"""The CUDA kernels, compiled for the host as they are, against the NumPy backend."""
+"""The CUDA kernels, and what backend/gpu.py does around them, against the NumPy backend."""
 
-import ctypes
-import importlib
-import importlib.util
-import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from inspect import isfunction, signature
 
 import numpy as np
 import pytest
-import scipy.linalg
 import scipy.sparse
 from scipy.spatial.distance import cdist
 
-import specialk_gpu.backend
-from specialk_gpu import duplicates, eigenpairs, embed, neighbors, radius_graph, sweep
-from specialk_gpu.backend import cpu
+from specialk_gpu import eigenpairs, embed, neighbors, radius_graph, sweep
+from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.graph import knn_graph
 
-KERNELS = Path(specialk_gpu.backend.__file__).parent / "kernels"
-SIGNATURE = re.compile(r'extern "C" __global__ void (\w+)\(([^)]*)\)')
+pytestmark = pytest.mark.gpu
+
+ON_HOST = ("sizes", "removed", "last")  # arguments that the seam takes as they are
 
 
-def launcher(name, parameters):
-    """Write a host function that launches kernel `name` on a grid of blocks."""
-    arguments = ", ".join(re.findall(r"(\w+)(?:,|$)", " ".join(parameters.split())))
-    return (
-        f'extern "C" void launch_{name}(unsigned gx, unsigned gy, unsigned gz, '
-        f"unsigned bx, unsigned by, {parameters}) {{ host::launch({{gx, gy, gz}}, {{bx, by, 1}}, "
-        f"[&] {{ {name}({arguments}); }}); }}\n"
-    )
+class HostArrays:
+    """A backend whose functions take and return arrays of the host."""
 
+    def __init__(self, bk):
+        self.bk = bk
 
-class Guarded:
-    """A copy of an array between zones that give wrong results when read and show when written."""
+    def __getattr__(self, name):
+        function = getattr(self.bk, name)
+        if not isfunction(function):
+            return function
 
-    zone = 64  # elements
+        def run(*args, **kwargs):
+            host = signature(function).bind(*args, **kwargs).arguments
+            given = {key: x if key in ON_HOST else self.to_device(x) for key, x in host.items()}
+            found = function(**given)
+            if "out" in given:
+                host["out"][...] = self.bk.to_numpy(given["out"])
+            return self.to_host(found)
 
-    def __init__(self, array):
-        self.array = array
-        self.poison = np.nan if array.dtype.kind == "f" else np.iinfo(array.dtype).max // 3
-        self.buffer = np.full(array.size + 2 * self.zone, self.poison, dtype=array.dtype)
-        inside = self.buffer[self.zone : -self.zone]
-        inside[:] = array.ravel(order="K")
-        self.address = ctypes.c_void_p(inside.ctypes.data)
+        return run
 
-    def check_and_copy_back(self):
-        outside = self.buffer[: self.zone], self.buffer[-self.zone :]
-        np.testing.assert_array_equal(outside, np.full((2, self.zone), self.poison))
-        if self.array.flags.writeable:
-            inside = self.buffer[self.zone : -self.zone]
-            order = "C" if self.array.flags.c_contiguous else "F"
-            self.array[...] = inside.reshape(self.array.shape, order=order)
+    def to_device(self, x):
+        if scipy.sparse.issparse(x):
+            return self.bk.sparse.csr_matrix(x)
+        return self.bk.asarray(x) if isinstance(x, np.ndarray) else x
 
-
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory):
-    """Return launch(name, grid, block, *arguments) for all kernels; arrays go by address."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("g++ is needed to run the kernels on the host")
-    folder = tmp_path_factory.mktemp("kernels")
-    source = '#include "cuda_on_host.h"\n'
-    for path in sorted(KERNELS.glob("*.cu")):
-        source += f'#include "{path}"\n'
-        for name, parameters in SIGNATURE.findall(path.read_text()):
-            source += launcher(name, parameters)
-    (folder / "kernels.cpp").write_text(source)
-    options = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-Wall"]
-    include = f"-I{Path(__file__).parent}"
-    command = [compiler, *options, include, "-o", "kernels.so", "kernels.cpp"]
-    subprocess.run(command, cwd=folder, check=True)
-    library = ctypes.CDLL(str(folder / "kernels.so"))
-
-    def launch(name, grid, block, *arguments):
-        sizes = [ctypes.c_uint(size) for size in (*grid, *block)]
-        guarded = {id(a): Guarded(a) for a in arguments if a.ndim}
-        values = [
-            guarded[id(a)].address if a.ndim else np.ctypeslib.as_ctypes_type(a.dtype)(a)
-            for a in arguments
-        ]
-        getattr(library, f"launch_{name}")(*sizes, *values)
-        for array in guarded.values():
-            array.check_and_copy_back()
-
-    return launch
-
-
-def view(address, rows, leading, kind):
-    """Return a matrix of cuBLAS, by columns, as the row-major array that it is."""
-    kinds = {2: (ctypes.c_uint16, np.float16), 0: (ctypes.c_float, np.float32)}  # cudaDataType
-    number, dtype = kinds[kind]
-    pointer = ctypes.cast(address, ctypes.POINTER(number))
-    return np.ctypeslib.as_array(pointer, (rows, leading)).view(dtype)
-
-
-def gemm_ex(_, ta, tb, m, n, k, alpha, a, ta_, lda, b, tb_, ldb, beta, c, tc_, ldc, compute, algo):  # noqa: PLR0913
-    """Do what cublasGemmEx does, in NumPy: C = alpha op(A) op(B), column-major."""
-    assert (tb, compute, algo) == (0, 68, -1)
-    assert view(beta, 1, 1, 0)[0, 0] == 0
-    A = view(a, m, lda, ta_)[:, :k] if ta else view(a, k, lda, ta_)[:, :m].T
-    B = view(b, n, ldb, tb_)[:, :k].T
-    product = A.astype(np.float32) @ B.astype(np.float32)
-    view(c, n, ldc, tc_)[:, :m] = view(alpha, 1, 1, 0)[0, 0] * product.T
+    def to_host(self, x):
+        if type(x) is tuple:
+            return tuple(self.to_host(one) for one in x)
+        return self.bk.to_numpy(x) if isinstance(x, self.bk.xp.ndarray) else x
 
 
 @pytest.fixture
-def gpu(kernels, monkeypatch):
-    """Return backend/gpu.py with NumPy in CuPy's place and the kernels on the host."""
-
-    class RawModule:
-        def __init__(self, code, options):
-            assert "__global__" in code
-            assert options == ("-std=c++17",)
-
-        def get_function(self, name):
-            return lambda grid, block, arguments: kernels(
-                name, (*grid, 1, 1)[:3], (*block, 1)[:2], *arguments
-            )
-
-    cupy, cupyx, cupyx_scipy = ModuleType("cupy"), ModuleType("cupyx"), ModuleType("cupyx.scipy")
-    cupy.__getattr__ = lambda name: getattr(np, name)
-    cupy.asnumpy, cupy.RawModule = np.asarray, RawModule
-    cupy.cuda = ModuleType("cupy.cuda")
-    cupy.cuda.compiler = SimpleNamespace(CompileException=RuntimeError)
-    cupy.cuda.runtime = SimpleNamespace(CUDA_R_16F=2, CUDA_R_32F=0)
-    cupy.cuda.device = SimpleNamespace(get_cublas_handle=lambda: 0)
-    cupy.cuda.get_current_stream = lambda: SimpleNamespace(synchronize=lambda: None, ptr=0)
-    cupy.cuda.Device = lambda: SimpleNamespace(compute_capability="90", id=0)
-    cupy.cuda.cublas = SimpleNamespace(
-        gemmEx=gemm_ex,
-        CUBLAS_OP_N=0,
-        CUBLAS_OP_T=1,
-        CUBLAS_COMPUTE_32F=68,
-        CUBLAS_GEMM_DEFAULT=-1,
-    )
-    cupyx.scatter_min = np.minimum.at
-    cupyx.scipy, cupyx_scipy.sparse = cupyx_scipy, scipy.sparse
-    monkeypatch.setitem(sys.modules, "cupyx.scipy.linalg", scipy.linalg)
-    for module in (cupy, cupy.cuda, cupyx, cupyx_scipy):
-        monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setitem(sys.modules, "cupyx.scipy.sparse", scipy.sparse)
-    path = KERNELS.parent / "gpu.py"
-    spec = importlib.util.spec_from_file_location("gpu_on_host", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module._address = lambda x: x.ctypes.data
-    module.free_memory, module.device_of = cpu.free_memory, cpu.device_of
-    return module
+def gpu():
+    return HostArrays(get_backend("cuda"))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -223,7 +123,7 @@ def test_float16_products_are_those_of_the_host(gpu, t, m, d):
 
 
 @pytest.mark.parametrize("kind", ["normal", "grid", "copies", "an outlier"])
-def test_neighbours_by_way_of_the_kernels_are_those_of_the_host(gpu, monkeypatch, kind):
+def test_neighbours_by_way_of_the_kernels_are_those_of_the_host(gpu, kind):
     rng = np.random.default_rng(5)
     X = rng.standard_normal((60, 9)).astype(np.float32)
     if kind == "grid":
@@ -233,9 +133,7 @@ def test_neighbours_by_way_of_the_kernels_are_those_of_the_host(gpu, monkeypatch
     if kind == "an outlier":
         X[7] = 1e6
     expected = neighbors.nearest_neighbors(X, 5)
-    for module in (neighbors, duplicates):
-        monkeypatch.setattr(module, "backend_of", lambda _: gpu)
-    found = neighbors.nearest_neighbors(X, 5)
+    found = neighbors.nearest_neighbors(gpu.to_device(X), 5)
     assert found.distances.tolist() == expected.distances.tolist()
     assert found.indices.tolist() == expected.indices.tolist()
     assert found.n_redone == {"normal": 0, "grid": 0, "copies": 0, "an outlier": 1}[kind]
@@ -275,7 +173,7 @@ def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m
     out = before.astype(dtype)
     n_pieces = {np.float32: 3, np.float64: 5}[dtype]
     budget = 4 * 6 * m * n_pieces * 10 // panels + 1
-    monkeypatch.setattr(gpu, "free_memory", lambda: budget)
+    monkeypatch.setattr(gpu.bk, "free_memory", lambda: budget)
     source, weights = before.astype(dtype)[::-1].copy(), np.arange(10).astype(dtype)
     gpu.spmm(A, X, out, 2.5, 0.25, -1.0, source, weights)
     expected = 2.5 * (dense @ X.astype(float) - 0.25 * X.astype(float)) - before.astype(dtype)
@@ -297,10 +195,11 @@ def test_only_dense_matrices_of_equal_entries_become_indicators(gpu, monkeypatch
     sparse = scipy.sparse.csr_matrix(scipy.sparse.eye_array(100))
     weighted = scipy.sparse.csr_matrix(np.arange(1.0, 17.0).reshape(4, 4))
     ones = scipy.sparse.csr_matrix(np.ones((4, 4)))
+    sparse, weighted, ones = (gpu.to_device(A) for A in (sparse, weighted, ones))
     assert gpu.operator(sparse) is sparse
     assert gpu.operator(weighted) is weighted
     assert gpu.operator(ones) is not ones
-    monkeypatch.setattr(gpu, "free_memory", lambda: 90)
+    monkeypatch.setattr(gpu.bk, "free_memory", lambda: 90)
     assert gpu.operator(ones) is ones
 
 
@@ -317,31 +216,22 @@ def test_components_are_those_of_the_host(gpu, density):
     assert gpu.connected_components(path)[0] == 1
 
 
-@pytest.fixture
-def only_gpu(gpu, monkeypatch):
-    """Let every array belong to backend/gpu.py, on the host."""
-    monkeypatch.setitem(sys.modules, "specialk_gpu.backend.gpu", gpu)
-    monkeypatch.setattr(specialk_gpu.backend, "is_device_array", lambda _: True)
-    return gpu
-
-
 @pytest.mark.filterwarnings("ignore::specialk_gpu.sweep.PowerWarning")
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
-def test_all_stages_together_give_what_the_host_gives(request, affinity):
+def test_all_stages_together_give_what_the_host_gives(gpu, affinity):
     X, _ = make_shape("random", n_samples=150, random_state=0)
 
-    def stages():
+    def stages(X):
         W = knn_graph(X) if affinity == "nearest_neighbors" else radius_graph(X).affinity
         pairs = eigenpairs(W, 12, solver="chebyshev", random_state=0)
         D = embed(pairs.values, pairs.vectors)
         return W, pairs, sweep(D, max_clusters=4, n_init=3, full_path=True, random_state=0)
 
-    W, pairs, found = stages()
-    request.getfixturevalue("only_gpu")
-    gpu_W, gpu_pairs, gpu_found = stages()
-    assert abs(W - gpu_W).nnz == 0
+    W, pairs, found = stages(X)
+    gpu_W, gpu_pairs, gpu_found = stages(gpu.to_device(X))
+    assert abs(W - gpu_W.get()).nnz == 0
     assert gpu_pairs.converged
-    np.testing.assert_allclose(gpu_pairs.values, pairs.values, rtol=1e-12)
+    np.testing.assert_allclose(gpu.to_host(gpu_pairs.values), pairs.values, rtol=1e-12)
     for step, gpu_step in zip(found.path, gpu_found.path, strict=True):
         assert gpu_step.labels.tolist() == step.labels.tolist()
         assert gpu_step.log_p == pytest.approx(step.log_p, rel=1e-9)
@@ -470,7 +360,7 @@ def test_segment_sums_of_a_labelling_do_not_depend_on_the_others(gpu, monkeypatc
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 7))
     labels = rng.integers(60, size=(3, 150)).astype(np.int32)
-    monkeypatch.setattr(gpu, "SUM_BYTES", 1)  # one labelling after another
+    monkeypatch.setattr(gpu.bk, "SUM_BYTES", 1)  # one labelling after another
     for bk in (gpu, cpu):
         whole = bk.segment_sum(X, labels, 60)
         for r in range(3):
@@ -508,19 +398,14 @@ def test_draws_from_weights_of_any_size_are_in_proportion(gpu, m):
     assert rows.tolist() == expected.tolist()
 
 
-def test_a_sweep_on_the_kernels_is_that_of_the_host(gpu, monkeypatch):
-    """All that k-means, the bounds and the sweep launch, with NumPy in CuPy's place."""
+def test_a_sweep_on_the_kernels_is_that_of_the_host(gpu):
+    """All that k-means, the bounds and the sweep launch."""
     labels = np.arange(70) % 3
     D = np.abs(np.random.default_rng(0).normal(scale=0.05, size=(70, 90)))
     D += labels[:, None] == np.arange(90) % 3
     settings = {"n_init": 2, "n_kmeans_components": None, "max_clusters": 5, "random_state": 0}
     expected = sweep(D, **settings)
-    monkeypatch.setattr(gpu, "synchronize", lambda: None)
-    monkeypatch.setattr(gpu, "free_memory", lambda: 2**40)
-    for name in ("kmeans", "bounds", "sweep"):
-        module = importlib.import_module(f"specialk_gpu.{name}")
-        monkeypatch.setattr(module, "backend_of", lambda _: gpu)
-    found = sweep(D, **settings)
+    found = sweep(gpu.to_device(D), **settings)
     assert found.n_clusters == expected.n_clusters == 3
     assert len(found.path) == len(expected.path)
     for step, other in zip(found.path, expected.path, strict=True):
