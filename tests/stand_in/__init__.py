@@ -39,7 +39,7 @@ def install():
     module("cupy.cuda.device", {}, checked=False, get_cublas_handle=lambda: 0, Device=device.Device)
     module("cupy.cuda.compiler", {}, checked=False, CompileException=device.CompileException)
     module("cupy.cuda.memory", {}, checked=False, OutOfMemoryError=device.OutOfMemoryError)
-    module("cupyx", {"scatter_min": arrays.scatter_min})
+    module("cupyx", {})
     module("cupyx.scipy", {}, checked=False)
     module("cupyx.scipy.linalg", {"solve_triangular": arrays.solve_triangular})
     module("cupyx.scipy.sparse", sparse.NAMES)

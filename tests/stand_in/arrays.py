@@ -11,7 +11,7 @@ from stand_in.counts import note
 from stand_in.device import Device
 from stand_in.rules import KNOWN, check, public
 
-__all__ = ["functions", "ndarray", "scatter_min", "solve_triangular", "uncover", "wrap"]
+__all__ = ["functions", "ndarray", "solve_triangular", "operand", "wrap"]
 
 SCALARS = (builtins.bool, builtins.int, builtins.float, np.generic)
 random = np.random.default_rng()  # for what has no order
@@ -28,7 +28,7 @@ def wrap(x):
     return out
 
 
-def uncover(x):
+def operand(x):
     """Return an operand as NumPy takes it, if it is on the device or a number."""
     if isinstance(x, ndarray):
         return x._a
@@ -38,7 +38,7 @@ def uncover(x):
     raise TypeError(msg)
 
 
-def uncovered(x):
+def argument(x):
     """Return an argument of a function as NumPy takes it; arrays of the host are refused."""
     if isinstance(x, ndarray):
         return x._a
@@ -46,7 +46,7 @@ def uncovered(x):
         msg = f"Unsupported type {type(x)}"
         raise TypeError(msg)
     if isinstance(x, list | tuple):
-        return type(x)(uncovered(one) for one in x)
+        return type(x)(argument(one) for one in x)
     return x
 
 
@@ -121,7 +121,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         return 2, 0
 
     def __dlpack__(self, **_):
-        msg = "DLPack has no stand-in"
+        msg = "arrays do not cross by DLPack on the stand-in"
         raise BufferError(msg)
 
     def __len__(self):
@@ -186,7 +186,7 @@ class ndarray:  # noqa: N801 - CuPy's name
     def __setitem__(self, index, value):
         places, gathers = index_of(index)
         note("call", "put")
-        value = uncover(value)
+        value = operand(value)
         self._a[places] = value
         if gathers:  # of several values for one place, any may win
             kept = self._a[places]
@@ -202,7 +202,7 @@ class ndarray:  # noqa: N801 - CuPy's name
         check("cupy.ndarray", "astype", (self, *args), kwargs)
         dtype, kwargs = np.dtype(args[0]), {"copy": True} | kwargs
         if len(args) > 1 or set(kwargs) > {"copy", "order"} or dtype.kind == "O":
-            msg = f"astype({args}, {kwargs})"
+            msg = f"CuPy's astype takes a dtype, copy and order, got {args} and {kwargs}"
             raise TypeError(msg)
         if dtype == self.dtype and not kwargs["copy"]:
             return self
@@ -234,10 +234,6 @@ class ndarray:  # noqa: N801 - CuPy's name
         note("call", "matmul")
         return wrap(self._a @ other._a)
 
-    def __imatmul__(self, other):
-        msg = "@="
-        raise TypeError(msg)
-
 
 def waiting(name):
     """Return a conversion of an array to a number of Python."""
@@ -256,11 +252,11 @@ def operator(name):
     def run(self, *other):
         if other and not isinstance(other[0], (ndarray, *SCALARS)):
             if isinstance(other[0], np.ndarray):
-                uncover(other[0])
+                operand(other[0])
             return NotImplemented
         note("call", name)
         with np.errstate(all="ignore"):
-            found = function(self._a, *(uncover(x) for x in other))
+            found = function(self._a, *(operand(x) for x in other))
         return self if found is self._a else wrap(found)
 
     return run
@@ -273,7 +269,7 @@ def method(name):
     def run(self, *args, **kwargs):
         check("cupy.ndarray", name, (self, *args), kwargs)
         note("call", name)
-        args, kwargs = uncovered(args), {key: uncovered(x) for key, x in kwargs.items()}
+        args, kwargs = argument(args), {key: argument(x) for key, x in kwargs.items()}
         with np.errstate(all="ignore"):
             return wrap(function(self._a, *args, **kwargs))
 
@@ -366,11 +362,11 @@ def empty(shape, dtype=builtins.float, order="C"):
 
 
 def empty_like(prototype, dtype=None, order="K", subok=None, shape=None):  # noqa: ARG001
-    return wrap(poisoned(np.empty_like(uncover(prototype), dtype, order, shape=shape)))
+    return wrap(poisoned(np.empty_like(operand(prototype), dtype, order, shape=shape)))
 
 
 def bincount(x, weights=None, minlength=None):
-    x, weights = uncover(x), None if weights is None else uncover(weights)
+    x, weights = operand(x), None if weights is None else operand(weights)
     note("wait", "bincount", 2)  # smallest and largest
     if weights is not None:  # by atomics
         order = random.permutation(x.size)
@@ -380,23 +376,23 @@ def bincount(x, weights=None, minlength=None):
 
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, **kwargs):  # noqa: FBT002
     if kwargs.get("axis") is not None:
-        msg = "unique(axis) has no stand-in"
-        raise NotImplementedError(msg)
+        msg = "the stand-in does not know unique along an axis: teach it, if the library needs it"
+        raise AssertionError(msg)
     note("wait", "unique")
-    return wrap(np.unique(uncover(ar), return_index, return_inverse, return_counts))
+    return wrap(np.unique(operand(ar), return_index, return_inverse, return_counts))
 
 
 def searchsorted(a, v, side="left", sorter=None):
     if not isinstance(a, ndarray) or not isinstance(v, ndarray | builtins.int | builtins.float):
         msg = f"searchsorted of {type(v)} in {type(a)}"
-        raise NotImplementedError(msg)
-    return wrap(np.searchsorted(a._a, uncover(v), side, sorter))
+        raise NotImplementedError(msg)  # what CuPy raises here
+    return wrap(np.searchsorted(a._a, operand(v), side, sorter))
 
 
 def lexsort(keys):
     if not isinstance(keys, ndarray) or keys.ndim != 2:
         msg = f"lexsort of {type(keys)}"
-        raise NotImplementedError(msg)
+        raise NotImplementedError(msg)  # what CuPy raises here
     return wrap(np.lexsort(keys._a))
 
 
@@ -404,7 +400,7 @@ def repeat(a, repeats, axis=None):
     if isinstance(repeats, ndarray | np.ndarray):
         msg = "repeat takes numbers of the host"
         raise TypeError(msg)
-    return wrap(np.repeat(uncover(a), repeats, axis))
+    return wrap(np.repeat(operand(a), repeats, axis))
 
 
 def joining(name):
@@ -426,9 +422,9 @@ def sorting(name):
 
     def run(a, axis=-1, kind=None):
         if kind not in (None, "stable"):
-            msg = f"kind={kind!r}"
+            msg = f"CuPy sorts with kind=None or 'stable', got {kind!r}"
             raise ValueError(msg)
-        return wrap(getattr(np, name)(uncover(a), axis=axis, kind="stable"))
+        return wrap(getattr(np, name)(operand(a), axis=axis, kind="stable"))
 
     return run
 
@@ -438,7 +434,7 @@ def seeking(name):
 
     def run(a):
         note("wait", name)
-        return wrap(getattr(np, name)(uncover(a)))
+        return wrap(getattr(np, name)(operand(a)))
 
     return run
 
@@ -446,27 +442,22 @@ def seeking(name):
 def where(condition, x=None, y=None):
     if x is None:
         note("wait", "where")
-        return wrap(np.where(uncover(condition)))
-    return wrap(np.where(uncover(condition), uncover(x), uncover(y)))
+        return wrap(np.where(operand(condition)))
+    return wrap(np.where(operand(condition), operand(x), operand(y)))
 
 
 def from_dlpack(x, device=None, copy=None):  # noqa: ARG001
     if isinstance(x, ndarray):
         return x
-    msg = "DLPack has no stand-in"
+    msg = "arrays do not cross by DLPack on the stand-in"
     raise BufferError(msg)
-
-
-def scatter_min(a, slices, value):
-    note("call", "scatter_min")
-    np.minimum.at(uncover(a), index_of(slices)[0], uncover(value))
 
 
 def cholesky(a, upper=False):  # noqa: ARG001, FBT002
     try:
-        return wrap(np.linalg.cholesky(uncover(a)))
+        return wrap(np.linalg.cholesky(operand(a)))
     except np.linalg.LinAlgError:  # CuPy says nothing
-        factor = np.tril(uncover(a)).copy()
+        factor = np.tril(operand(a)).copy()
         factor[..., -1, -1] = np.nan
         return wrap(factor)
 
@@ -475,7 +466,7 @@ def eigh(a, UPLO="L"):  # noqa: N803
     if a.dtype.char not in "fd":
         msg = f"eigh of {a.dtype}"
         raise TypeError(msg)
-    values, vectors = np.linalg.eigh(uncover(a), UPLO)
+    values, vectors = np.linalg.eigh(operand(a), UPLO)
     if a.ndim == 2:
         vectors = np.asfortranarray(vectors)  # as the library leaves them
     return wrap(values), wrap(vectors)
@@ -484,7 +475,7 @@ def eigh(a, UPLO="L"):  # noqa: N803
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, **_):  # noqa: FBT002
     note("call", "solve_triangular")
     settings = {"trans": trans, "lower": lower, "unit_diagonal": unit_diagonal}
-    return wrap(scipy.linalg.solve_triangular(uncover(a), uncover(b), **settings))
+    return wrap(scipy.linalg.solve_triangular(operand(a), operand(b), **settings))
 
 
 OWN = {
@@ -524,7 +515,7 @@ def function(owner, name):
             if own:
                 return own(*args, **kwargs)
             out = kwargs.get("out")
-            args, kwargs = uncovered(args), {key: uncovered(x) for key, x in kwargs.items()}
+            args, kwargs = argument(args), {key: argument(x) for key, x in kwargs.items()}
             found = numpys(*args, **kwargs)
         return wrap(found) if out is None else out
 

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.sparse
 import scipy.sparse.linalg
 
-from stand_in.arrays import SCALARS, array, ndarray, uncover, wrap
+from stand_in.arrays import SCALARS, array, ndarray, operand, wrap
 from stand_in.counts import note
 from stand_in.rules import check, public
 
@@ -23,7 +23,7 @@ class Base:
 
     @property
     def device(self):
-        raise NotImplementedError  # as in every CuPy 14
+        raise NotImplementedError  # what every CuPy 14 raises here
 
     def __len__(self):
         msg = "sparse matrix length is ambiguous"
@@ -48,13 +48,13 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
             parts = [array(getattr(found, part)) for part in PARTS]
         elif isinstance(arg1, ndarray):
             note("wait", "csr_matrix of a dense array")
-            parts, shape = self.parts_of(self.host(uncover(arg1))), arg1.shape
+            parts, shape = self.parts_of(self.host(operand(arg1))), arg1.shape
         elif isinstance(arg1[1], int):
             parts, shape = self.parts_of(self.host(arg1)), arg1
         elif isinstance(arg1[1], tuple):
             data, (row, column) = arg1
             note("wait", "csr_matrix of coordinates", 3)
-            content = uncover(data), (uncover(row), uncover(column))
+            content = operand(data), (operand(row), operand(column))
             self.refuse(data.dtype)
             found = self.host(content, shape=shape)
             parts, shape = self.parts_of(found), found.shape
@@ -86,7 +86,7 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
     nnz = property(lambda self: self.data.size)
     T = property(lambda self: self.transpose())
 
-    def covered(self):
+    def on_scipy(self):
         """Return SciPy's matrix of the same arrays."""
         content = tuple(getattr(self, part)._a for part in PARTS)
         return self.host(content, shape=self.shape, copy=False)
@@ -121,19 +121,19 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
     def tocsr(self, copy=False):  # noqa: FBT002
         if self.format == "csr":
             return self.copy() if copy else self
-        return self.like(self.covered().tocsr())
+        return self.like(self.on_scipy().tocsr())
 
     def tocsc(self, copy=False):  # noqa: FBT002
         if self.format == "csc":
             return self.copy() if copy else self
-        return self.like(self.covered().tocsc())
+        return self.like(self.on_scipy().tocsc())
 
     def toarray(self, order=None, out=None):  # noqa: ARG002
-        return wrap(self.covered().toarray(order or "C"))
+        return wrap(self.on_scipy().toarray(order or "C"))
 
     def in_place(self, name, n_waits):
         note("wait", name, n_waits)
-        found = self.covered().copy()
+        found = self.on_scipy().copy()
         getattr(found, name)()
         self.replace(found)
 
@@ -150,13 +150,13 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
         assert axis is None
         assert out is None
         assert not explicit
-        return wrap(np.asarray(self.covered().max()))
+        return wrap(np.asarray(self.on_scipy().max()))
 
     def sum(self, axis=None, dtype=None, out=None):
-        return wrap(np.asarray(self.covered().sum(axis, dtype, out)))
+        return wrap(np.asarray(self.on_scipy().sum(axis, dtype, out)))
 
     def diagonal(self, k=0):
-        return wrap(self.covered().diagonal(k))
+        return wrap(self.on_scipy().diagonal(k))
 
     def __abs__(self):
         return type(self)((abs(self.data), self.indices, self.indptr), shape=self.shape)
@@ -166,10 +166,10 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
 
     def added(self, other, sign):
         if not isinstance(other, Base):
-            msg = f"a sparse matrix and {type(other)}"
-            raise NotImplementedError(msg)
+            msg = f"a sparse matrix is added to sparse matrices alone, got {type(other)}"
+            raise NotImplementedError(msg)  # what CuPy raises here
         note("wait", "sum of sparse matrices", 4)
-        return self.like((self.covered() + sign * other.covered()).tocsr())
+        return self.like((self.on_scipy() + sign * other.on_scipy()).tocsr())
 
     def __add__(self, other):
         return self.added(other, 1)
@@ -192,15 +192,15 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
         note("call", "sparse @")
         if isinstance(other, Base):
             note("wait", "product of sparse matrices", 3)
-            return self.like((self.covered() @ other.covered()).tocsr())
-        return wrap(self.covered() @ uncover(other))
+            return self.like((self.on_scipy() @ other.on_scipy()).tocsr())
+        return wrap(self.on_scipy() @ operand(other))
 
     def __getitem__(self, key):
         key = key if isinstance(key, tuple) else (key, slice(None))
         note("wait", "part of a sparse matrix")
         note("call", "part of a sparse matrix", 6)
         key = tuple(one._a if isinstance(one, ndarray) else one for one in key)
-        found = self.covered()[key]
+        found = self.on_scipy()[key]
         return wrap(found) if np.isscalar(found) else self.like(found.asformat(self.format))
 
 
@@ -211,17 +211,17 @@ class csc_matrix(csr_matrix):  # noqa: N801 - CuPy's name
 
 
 class coo_matrix(Base):  # noqa: N801 - CuPy's name
-    """Coordinates: for what is given in this form, only."""
+    """Coordinates. Made from what a test gives, and turned into rows; it can do nothing else."""
 
     format = "coo"
 
     def __init__(self, arg1, shape=None):
-        found = arg1.covered() if isinstance(arg1, Base) else arg1
+        found = arg1.on_scipy() if isinstance(arg1, Base) else arg1
         self.found = scipy.sparse.coo_matrix(found, shape=shape)
         self.shape, self.dtype, self.nnz = self.found.shape, self.found.dtype, self.found.nnz
         self.data = wrap(self.found.data)
 
-    def covered(self):
+    def on_scipy(self):
         return self.found
 
     def tocsr(self, copy=False):  # noqa: ARG002, FBT002
@@ -229,7 +229,7 @@ class coo_matrix(Base):  # noqa: N801 - CuPy's name
         return csr_matrix.like(csr_matrix(wrap(np.eye(1))), self.found.tocsr())
 
 
-HELPERS = {"host", "refuse", "covered", "parts_of", "like", "replace", "in_place", "added"}
+HELPERS = {"host", "refuse", "on_scipy", "parts_of", "like", "replace", "in_place", "added"}
 for kind in (csr_matrix, csc_matrix):
     kind.__module__ = Base.__module__
     own = [name for name in vars(kind) if not name.startswith("_")]
@@ -251,10 +251,10 @@ def eigsh(a, k=6, *, which="LM", v0=None, ncv=None, maxiter=None, tol=0, return_
     note("wait", "eigsh")
     n, settings = a.shape[0], {"which": which, "maxiter": maxiter, "tol": tol}
     try:
-        values, vectors = scipy.sparse.linalg.eigsh(a.covered(), k, v0=uncover(v0), **settings)
+        values, vectors = scipy.sparse.linalg.eigsh(a.on_scipy(), k, v0=operand(v0), **settings)
     except scipy.sparse.linalg.ArpackNoConvergence:
         block = np.linalg.qr(np.random.default_rng(0).normal(size=(n, k)))[0]
-        values, rotation = np.linalg.eigh(block.T @ (a.covered() @ block))
+        values, rotation = np.linalg.eigh(block.T @ (a.on_scipy() @ block))
         values, vectors = values.astype(a.dtype), (block @ rotation).astype(a.dtype)
     order = np.argsort(values)
     return wrap(values[order]), wrap(np.ascontiguousarray(vectors[:, order]))

@@ -72,7 +72,7 @@ def names(owner, ufunc=()):
         try:
             value = getattr(owner, name)
         except (AttributeError, NotImplementedError, RuntimeError):
-            continue
+            continue  # some names need a device only to be looked at
         if inspect.ismodule(value) or (name.startswith("_") and not inspect.isclass(owner)):
             continue
         described = UFUNC if isinstance(value, ufunc) else parameters(value)
