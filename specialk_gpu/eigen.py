@@ -64,6 +64,15 @@ class Eigenpairs(NamedTuple):
     n_components: int
 
 
+class _Settings(NamedTuple):
+    """What every component is solved with."""
+
+    solver: str
+    tol: float
+    max_iter: int | None
+    rng: Any
+
+
 class _Part(NamedTuple):
     """Eigenpairs of g components of s rows each, p of each.
 
@@ -136,9 +145,9 @@ def eigenpairs(
     _check(bk, W, n, solver, tol)
     W, exponent = _within_range(bk, bk.sparse.csr_matrix(W))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
-    rng = check_random_state(random_state)
+    settings = _Settings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)
-    parts, values = _solve_components(bk, W, n, count, component, solver, tol, max_iter, rng)
+    parts, values = _solve_components(bk, W, n, count, component, settings)
     values, vectors = _merge(bk, W.shape[0], n, parts, values)
     residuals, orthogonality = _verify(bk, W, values, vectors)
     message = " ".join(part.failure for part in parts if part.failure)
@@ -256,19 +265,15 @@ def _solve_components(
     n: int,
     count: int,
     component: Any,
-    solver: str,
-    tol: float,
-    max_iter: int | None,
-    rng: Any,
+    settings: _Settings,
 ) -> tuple[list[_Part], list[np.ndarray]]:
     """Solve every component for as many pairs as can be among the n largest of all.
 
     Returns the parts, and the values of each on the host.
     """
     m = W.shape[0]
-    settings = solver, tol, max_iter, rng
     if count == 1:
-        parts = [_solve(bk, np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, *settings)]
+        parts = [_solve(bk, np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, settings)]
         return parts, _values_on_host(bk, parts)
     blocks = _sorted_by_size(bk, W, count, component)
     parts = _solve_small(bk, blocks)
@@ -278,7 +283,7 @@ def _solve_components(
     sizes = blocks.size[large].tolist()
     asked = [min(size, n, math.ceil(1.3 * n * size / m) + 16) for size in sizes]
     solved = [
-        _solve_block(bk, blocks, i, wanted, *settings)
+        _solve_block(bk, blocks, i, wanted, settings)
         for i, wanted in zip(large, asked, strict=True)
     ]
     while True:
@@ -291,7 +296,7 @@ def _solve_components(
             limit = min(sizes[j], n)
             if asked[j] < limit and float(found.min()) >= cut * (1 - 1e-9):
                 asked[j] = min(limit, 2 * asked[j])
-                solved[j] = _solve_block(bk, blocks, large[j], asked[j], *settings)
+                solved[j] = _solve_block(bk, blocks, large[j], asked[j], settings)
                 short = True
         if not short:
             return parts + solved, values
@@ -378,21 +383,18 @@ def _solve_block(
     blocks: _Blocks,
     i: int,
     n: int,
-    solver: str,
-    tol: float,
-    max_iter: int | None,
-    rng: Any,
+    settings: _Settings,
 ) -> _Part:
     """Solve one large component."""
     component, size = blocks.component[i : i + 1], int(blocks.size[i])
-    if _takes_dense(size, n, solver):
+    if _takes_dense(size, n, settings.solver):
         rows, dense = _dense_blocks(bk, blocks, i, i + 1)
         return _dense(bk, component, rows[0], dense[0], n)
     begin, end = int(blocks.row_begin[i]), int(blocks.row_begin[i + 1])
     entries = slice(int(blocks.entry_begin[i]), int(blocks.entry_begin[i + 1]))
     row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
     A = _csr(bk, blocks.data[entries], row, column, size)
-    return _solve(bk, component, blocks.order[begin:end], A, n, solver, tol, max_iter, rng)
+    return _solve(bk, component, blocks.order[begin:end], A, n, settings)
 
 
 def _solve(
@@ -401,13 +403,10 @@ def _solve(
     rows: Any,
     A: Any,
     n: int,
-    solver: str,
-    tol: float,
-    max_iter: int | None,
-    rng: Any,
+    settings: _Settings,
 ) -> _Part:
     """Solve one component with the solver asked for, or chosen by size."""
-    m = A.shape[0]
+    m, (solver, tol, max_iter, rng) = A.shape[0], settings
     if _takes_dense(m, n, solver):
         return _dense(bk, component, rows, A.toarray(), n)
     if solver == "lanczos" or (solver == "auto" and bk.is_lanczos_faster(A, n)):
