@@ -344,9 +344,9 @@ def _wide_panels(bk: ModuleType, width: int) -> list[slice]:
 
 
 def _cholesky(bk: ModuleType, gram: Any, away: Any) -> tuple[Any | None, float]:
-    """Return the Cholesky factor, or None if `gram` is not safely positive definite.
+    """Return the Cholesky factor, or None if `gram` is not safely positive definite, and `away`.
 
-    And `away`, which comes from the device on the same way.
+    The number `away` comes from the device in the transfer that the check of the factor needs.
     """
     xp = bk.xp
     try:

@@ -16,7 +16,7 @@ from specialk_gpu.backend import is_device_array
 from specialk_gpu.neighbors import SHORT_DTYPES, features
 from specialk_gpu.storage import on_host
 
-__all__ = ["brought", "checked", "in_kind_of"]
+__all__ = ["checked", "in_kind_of", "to_backend"]
 
 NOT_NUMBERS = (
     "date",
@@ -81,8 +81,8 @@ def checked(
     )
 
 
-def brought(bk: ModuleType, X: Any) -> Any:
-    """Bring what is `checked` to the backend; what is there already is itself."""
+def to_backend(bk: ModuleType, X: Any) -> Any:
+    """Bring data that `checked` returned to the backend; data already there are not copied."""
     if sparse.issparse(X):
         return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
     return bk.asarray(X)

@@ -450,18 +450,28 @@ def _lloyd(
     found = _settle(points, found, new, winner[new], int(limit.max()), again)
     better = found.inertia < goals[new]
     best[new] = np.minimum(found.inertia, goals[new])
+    ends = _final_inertias(inertias, group, best, goals)
+    return found if better.all() else _of_sizes(bk, found, np.flatnonzero(better)), ends
+
+
+def _final_inertias(
+    inertias: np.ndarray, group: np.ndarray, best: np.ndarray, goals: np.ndarray
+) -> list[list[float]]:
+    """Return the inertias of the runs of each size, of those given up none below the best."""
     ends = []
-    for p in range(ks.size):
-        own = np.maximum(inertias[group == p], best[p])  # those given up have rough ones
+    for p in range(best.size):
+        own = np.maximum(inertias[group == p], best[p])
         if best[p] < goals[p]:
             own[np.argmin(own)] = best[p]
         ends.append(own.tolist())
-    if not better.all():
-        kept = np.flatnonzero(better)
-        own = bk.asarray(kept)
-        found = found._replace(labels=found.labels[own], centers=found.centers[own])
-        found = found._replace(**{name: getattr(found, name)[kept] for name in ON_HOST})
-    return found, ends
+    return ends
+
+
+def _of_sizes(bk: ModuleType, found: _Found, places: np.ndarray) -> _Found:
+    """Return the clusterings at some places."""
+    own = bk.asarray(places)
+    on_host = {name: getattr(found, name)[places] for name in ON_HOST}
+    return found._replace(labels=found.labels[own], centers=found.centers[own], **on_host)
 
 
 def _first_state(bk: ModuleType, total: Any, state: Any) -> tuple[float, np.ndarray]:

@@ -32,7 +32,7 @@ from specialk_gpu.graph import (
     knn_graph,
     radius_graph,
 )
-from specialk_gpu.inputs import brought, checked, in_kind_of
+from specialk_gpu.inputs import checked, in_kind_of, to_backend
 from specialk_gpu.prediction import shares_of_neighbors, shares_of_similarities
 from specialk_gpu.progress import Clock, followed
 from specialk_gpu.storage import OnDevice, load, on_host, save
@@ -52,9 +52,9 @@ KEPT = ("_voters", "_votes", "_distinct", "_settings")  # beside what ends in an
 
 
 class _Late:
-    """An attribute whose array is copied to the host at the first look, if it belongs there.
+    """A fitted attribute that is copied from the device to the host when it is first read.
 
-    It is kept by its name in the dictionary of the instance, as all fitted attributes are.
+    The instance's dictionary holds it under its name, as it holds all fitted attributes.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -319,7 +319,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     def _fit_checked(self, bk: ModuleType, given: Any, out: Callable[[Any], Any]) -> SpecialK:
         """Run the stages on checked input, then set the fitted attributes, brought `out`."""
-        X = brought(bk, given)
+        X = to_backend(bk, given)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
@@ -367,12 +367,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             given = given[self._distinct] if late is OnDevice else X
             D = D[group]
             result = _spread(result, group)
-        if self.affinity == "precomputed":
-            self._voters = None
-        elif self.metric == "euclidean" and late is OnDevice:
-            self._voters = given  # on the host all along
-        else:
-            self._voters = late(X)
+        self._voters = self._rows_to_vote(given, X, late)
         self.labels_ = out(result.labels)
         self.n_clusters_ = result.n_clusters
         self.path_ = type(result.path)(
@@ -447,7 +442,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         bk = get_backend(self.backend, X)
         precomputed = self._voters is None
         with bk.device_of(X):
-            rows = brought(bk, checked(self, bk, X, precomputed=precomputed, fitted=True))
+            rows = to_backend(bk, checked(self, bk, X, precomputed=precomputed, fitted=True))
             votes, k = _brought(bk, self._votes), self.n_clusters_
             if precomputed:
                 D = _brought(bk, vars(self)["embedding_"])
@@ -545,6 +540,12 @@ class SpecialK(ClusterMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickle keeps: with all arrays on the host, for machines without a GPU."""
         return {name: on_host(value) for name, value in super().__getstate__().items()}
+
+    def _rows_to_vote(self, given: Any, X: Any, late: Callable[[Any], Any]) -> Any:
+        """Return the rows that vote on new ones: `given` on the host, where X has the same."""
+        if self.affinity == "precomputed":
+            return None
+        return given if late is OnDevice and self.metric == "euclidean" else late(X)
 
     def _check_counts(self, m: int, rows: str) -> None:
         """Refuse more clusters than rows before any work is done."""

@@ -29,7 +29,7 @@ PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 
 
 class OnDevice(NamedTuple):
-    """A fitted array that belongs on the host, and is brought there when it is asked for."""
+    """A fitted array that is still on the device, and is copied to the host when it is read."""
 
     array: Any
 

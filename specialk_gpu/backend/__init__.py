@@ -129,7 +129,7 @@ def driver_text() -> str:
     """Say which CUDA the driver runs, and which extra goes with it."""
     version = driver_version()
     if version is None:
-        return "its libcuda was not found" if DRIVER.exists() else "none"
+        return "installed, but libcuda was not found" if DRIVER.exists() else "none"
     cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
     if version < 12000:
         return f"{cuda}, too old: CuPy 14 needs one for CUDA 12 or newer"
@@ -140,7 +140,7 @@ def _advice() -> str:
     """Say what to do where CuPy is missing."""
     version = driver_version()
     if version is None and not DRIVER.exists():
-        return "there is no NVIDIA driver that it could use"
+        return "and this machine has no NVIDIA driver, which CUDA needs"
     if version is None:
         return "install it with: pip install 'specialk-gpu[cuda12]' (or [cuda13])"
     if version < 12000:

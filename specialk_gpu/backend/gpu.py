@@ -516,7 +516,7 @@ def lanczos(
 
 
 @lru_cache(maxsize=64)
-def _lists(k: int, sizes: tuple[int, ...], place: tuple[int, int]) -> tuple[Any, Any]:  # noqa: ARG001
+def _center_tables(k: int, sizes: tuple[int, ...], place: tuple[int, int]) -> tuple[Any, Any]:  # noqa: ARG001
     """Upload the lists of centres and of groups that `nearest_center` reads, once for all calls.
 
     `place` is the device and the stream that they belong to.
@@ -537,7 +537,7 @@ def nearest_center(
     (m, d), (R, k) = X.shape, centers.shape[:2]
     X, centers = cp.asfortranarray(X), cp.ascontiguousarray(centers)
     place = cp.cuda.Device().id, cp.cuda.get_current_stream().ptr
-    slots, groups = _lists(k, tuple(sizes.tolist()), place)
+    slots, groups = _center_tables(k, tuple(sizes.tolist()), place)
     n_groups = groups.size - 1
     labels, sq = cp.empty((R, m), dtype=np.int32), cp.empty((R, m))
     content = (X, sq_norms, np.int64(m), np.int64(d), centers, (centers * centers).sum(axis=2))
