@@ -29,6 +29,9 @@ def pytest_configure(config):
 
 
 def pytest_runtest_setup(item):
+    unseen = item.get_closest_marker("unseen_by_stand_in")
+    if unseen and item.config.getoption("--stand-in") and item.get_closest_marker("gpu"):
+        pytest.skip(f"the stand-in cannot show it: {unseen.kwargs['reason']}")
     if item.get_closest_marker("gpu"):
         reason = cuda_verdict().reason
         if reason and item.config.getoption("--require-gpu"):

@@ -131,6 +131,9 @@ class csr_matrix(Base):  # noqa: N801 - CuPy's name
     def toarray(self, order=None, out=None):  # noqa: ARG002
         return wrap(self.on_scipy().toarray(order or "C"))
 
+    def todense(self, order=None, out=None):
+        return self.toarray(order, out)
+
     def in_place(self, name, n_waits):
         note("wait", name, n_waits)
         found = self.on_scipy().copy()
