@@ -247,9 +247,9 @@ class Driver:
 
 
 ADVICE = [  # version of the driver, what it returns, whether Linux tells of it, advice, text
-    (None, 0, False, "there is no NVIDIA driver that it could use", "none"),
-    (0, 0, False, "there is no NVIDIA driver that it could use", "none"),
-    (12090, 100, False, "there is no NVIDIA driver that it could use", "none"),
+    (None, 0, False, "this machine has no NVIDIA driver, which CUDA needs", "none"),
+    (0, 0, False, "this machine has no NVIDIA driver, which CUDA needs", "none"),
+    (12090, 100, False, "this machine has no NVIDIA driver, which CUDA needs", "none"),
     (None, 0, True, "'specialk-gpu[cuda12]' (or [cuda13])", "installed, but libcuda was not found"),
     (11080, 0, True, "CUDA 11.8, too old: CuPy 14 needs", "CUDA 11.8, too old: CuPy 14 needs"),
     (12000, 0, True, "pip install 'specialk-gpu[cuda12]'", "CUDA 12.0, extra cuda12"),

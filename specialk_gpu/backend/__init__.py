@@ -140,7 +140,7 @@ def _advice() -> str:
     """Say what to do where CuPy is missing."""
     version = driver_version()
     if version is None and not DRIVER.exists():
-        return "and this machine has no NVIDIA driver, which CUDA needs"
+        return "this machine has no NVIDIA driver, which CUDA needs"
     if version is None:
         return "install it with: pip install 'specialk-gpu[cuda12]' (or [cuda13])"
     if version < 12000:
