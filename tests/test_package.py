@@ -120,6 +120,9 @@ def test_version_is_that_of_the_project():
     assert {"cuda12", "cuda13", "plot", "dask", "bench", "test", "docs"} <= set(
         settings["optional-dependencies"]
     )
+    for version in ("12", "13"):  # CuPy's wheels come without CUDA's libraries but for `ctk`
+        (cupy,) = settings["optional-dependencies"][f"cuda{version}"]
+        assert cupy.startswith(f"cupy-cuda{version}x[ctk]>=14")
 
 
 def test_types_and_kernels_are_shipped():
