@@ -1,10 +1,12 @@
 """The calibrated p: cuts by definition, pieces, graphs that are known, and where nothing is."""
 
+import itertools
 import math
 import warnings
 
 import numpy as np
 import pytest
+from oracles import to_scipy
 from scipy import sparse
 from scipy.stats import norm
 from sklearn.datasets import load_digits, make_blobs, make_moons, make_swiss_roll
@@ -105,6 +107,17 @@ def test_the_graph_is_not_changed(bk):
     before = W.data.copy()
     Bottlenecks(W).widest(bk.asarray(BLOBS_Y, dtype=np.int32), 3)
     assert bool((W.data == before).all())
+
+
+def test_sums_of_similarities_are_exact_in_any_order(bk):
+    W = graph_of(bk, knn_graph(BLOBS))
+    graph = prepare(W)
+    S = to_scipy(bk, graph.S)
+    np.testing.assert_array_equal(S.data * 2.0**31, np.rint(S.data * 2.0**31))
+    degrees = [math.fsum(S.data[a:b]) for a, b in itertools.pairwise(S.indptr)]
+    np.testing.assert_array_equal(bk.to_numpy(graph.step)[:, 0], 0.5 / np.array(degrees))
+    assert len({found(bk, knn_graph(BLOBS), BLOBS_Y, 3) for _ in range(3)}) == 1
+    assert len({Bottlenecks(W).least_neighbors for _ in range(20)}) == 1
 
 
 def complete(size, bridges):
