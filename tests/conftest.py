@@ -34,8 +34,9 @@ def pytest_runtest_setup(item):
         pytest.skip(f"the stand-in cannot show it: {unseen.kwargs['reason']}")
     if item.get_closest_marker("gpu"):
         reason = cuda_verdict().reason
-        if reason and item.config.getoption("--require-gpu"):
-            pytest.fail(f"--require-gpu, but {reason}", pytrace=False)
+        for option in ("--require-gpu", "--stand-in"):
+            if reason and item.config.getoption(option):
+                pytest.fail(f"{option}, but {reason}", pytrace=False)
         if reason:
             pytest.skip(reason)
 
