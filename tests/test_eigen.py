@@ -561,6 +561,18 @@ def test_ten_thousand_components_take_ten_waits(waits, sizes):
 
 
 @pytest.mark.gpu
+def test_components_of_equal_size_are_decomposed_at_once(waits):
+    sizes = np.repeat(np.arange(1, 21), 20)
+    A = csr(get_backend("cuda"), many_small(sizes))
+    with waits() as counted:
+        found = eigenpairs(A, 60, random_state=0)
+    assert found.n_components == sizes.size
+    calls = counted.by_line["call"].items()
+    assert sum(n for line, n in calls if line.endswith(" eigh")) == 19  # single rows need none
+    assert counted.waits <= 10, str(counted)
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_filter_round_takes_six_waits(waits, monkeypatch, name):
     bk = get_backend("cuda")
