@@ -216,6 +216,16 @@ def test_components_are_those_of_the_host(gpu, density):
     assert gpu.connected_components(path)[0] == 1
 
 
+def test_components_are_found_by_threads_that_come_too_late(gpu):
+    rng = np.random.default_rng(0)
+    for _ in range(20):  # trees, all edges in one block: many threads want the same root
+        below = [int(rng.integers(row)) for row in range(1, 8)]
+        order = rng.permutation(8)
+        W = scipy.sparse.csr_matrix((np.ones(7), (order[1:], order[below])), shape=(8, 8))
+        count, component = gpu.connected_components(scipy.sparse.csr_matrix(W + W.T))
+        assert (count, component.tolist()) == (1, [0] * 8)
+
+
 @pytest.mark.filterwarnings("ignore::specialk_gpu.sweep.PowerWarning")
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
 def test_all_stages_together_give_what_the_host_gives(gpu, affinity):

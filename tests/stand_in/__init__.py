@@ -5,7 +5,8 @@
 - Only names and arguments exist that both the installed CuPy and CuPy 14.0.0 have (see surface.py).
 - Arrays of the host and of the device do not mix, and nothing is converted without being asked.
 - Memory that nobody has written holds NaN, or large integers.
-- Kernels run from their own source, on the host (see cuda_on_host.h), between guard zones.
+- Kernels run from their own source, on the host (see cuda_on_host.h); a step beyond the end of an
+  array ends the process, and what is written before its beginning shows.
 - What adds by atomics adds in a random order.
 - `counting()` counts by line what makes the host wait, calls, launches and transfers.
 
