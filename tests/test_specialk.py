@@ -459,7 +459,8 @@ def test_rows_of_the_host_go_to_the_device_once_and_the_embedding_comes_when_ask
     with waits() as count:
         model.fit(X)
     assert count.bytes["h2d"] <= X.nbytes + 400 * m, str(count.bytes)
-    assert count.bytes["d2h"] <= min(X.nbytes, 8 * m * n) / 2, str(count.bytes)  # mostly labels
+    most = 200 if copies == 1 else 100  # labels of the path, mostly
+    assert count.bytes["d2h"] <= most * m, str(count.bytes)
     for name, least in (("embedding_", 8 * m * n), ("affinity_matrix_", m)):
         with waits() as count:
             found = getattr(model, name)
