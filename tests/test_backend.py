@@ -6,6 +6,7 @@ import subprocess
 import sys
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -443,6 +444,27 @@ def test_products_are_within_the_stated_error(bk, d, dtype):
     norms = np.sqrt(np.diag(exact))
     error = float((np.abs(found - exact) / (norms[:, None] * norms)).max())
     assert error <= bk.product_error(d, dtype)
+
+
+@pytest.mark.gpu
+def test_less_exact_products_of_float32_have_a_larger_error(monkeypatch):
+    bk = get_backend("cuda")
+    monkeypatch.setenv("CUPY_TF32", "0")
+    exact = [bk.product_error(10, dtype) for dtype in ("float32", "float64")]
+    monkeypatch.setenv("CUPY_TF32", "1")
+    rounded = [bk.product_error(10, dtype) for dtype in ("float32", "float64")]
+    assert rounded == [exact[0] + 2**-9, exact[1]]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("limit", "free"), [(0, 1050), (900, 600), (5000, 1050)])
+def test_free_memory_is_what_the_pool_may_still_take(monkeypatch, limit, free):
+    bk = get_backend("cuda")
+    held = {"free_bytes": 50, "used_bytes": 300, "get_limit": limit}
+    pool = SimpleNamespace(**{name: lambda n=n: n for name, n in held.items()})
+    monkeypatch.setattr(bk.cp, "get_default_memory_pool", lambda: pool)
+    monkeypatch.setattr(bk.cp.cuda.runtime, "memGetInfo", lambda: (1000, 9000))
+    assert bk.free_memory() == free
 
 
 def test_a_reordering_is_a_permutation(bk):

@@ -1,6 +1,7 @@
 """The CUDA kernels, and what backend/gpu.py does around them, against the NumPy backend."""
 
 from inspect import isfunction, signature
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -164,7 +165,9 @@ def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m
     dense = rng.random((m, m)) < 0.3
     dense = 0.75 * (dense | dense.T)
     dense[m // 2] = dense[:, m // 2] = 0
-    A = gpu.operator(scipy.sparse.csr_matrix(dense.astype(dtype)))
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu.bk, "tile_bytes", 2**31 if panels == 1 else 30 * m)  # or row by row
+        A = gpu.operator(scipy.sparse.csr_matrix(dense.astype(dtype)))
     assert isinstance(A, gpu._Indicator)
     assert (A.shape, A.dtype) == ((m, m), dtype)
     X, before = rng.standard_normal((2, m, 10))
@@ -201,6 +204,14 @@ def test_only_dense_matrices_of_equal_entries_become_indicators(gpu, monkeypatch
     assert gpu.operator(ones) is not ones
     monkeypatch.setattr(gpu.bk, "free_memory", lambda: 90)
     assert gpu.operator(ones) is ones
+
+
+def test_sums_of_pieces_stay_exact_in_the_fullest_row(gpu, monkeypatch):
+    m = 8200  # more than 2^13
+    row = np.ones(m), (np.zeros(m, dtype=int), np.arange(m))
+    monkeypatch.setattr(gpu.bk, "DENSE_FROM", 0)
+    bits = gpu.operator(scipy.sparse.csr_matrix(row, shape=(m, m))).bits
+    assert 2**23 <= m * 2**bits <= 2**24
 
 
 @pytest.mark.parametrize("density", [0.002, 0.01, 0.1])
@@ -273,6 +284,18 @@ def test_nearest_centers_are_those_of_the_host(gpu, m, d, sizes, order):
     assert (labels.dtype, sq.dtype) == (np.int32, np.float64)
     assert labels.tolist() == expected_labels.tolist()
     np.testing.assert_allclose(sq, expected_sq, rtol=1e-12, atol=1e-12)
+
+
+def test_lists_of_centres_are_uploaded_once_for_each_stream(gpu, waits, monkeypatch):
+    X, centers = (gpu.to_device(np.ones(shape)) for shape in ((5, 2), (3, 7, 2)))
+    sq_norms, found = X[:, 0] + X[:, 1], []
+    for stream in (8, 8, 16, 8):
+        current = SimpleNamespace(ptr=stream)
+        monkeypatch.setattr(gpu.cp.cuda, "get_current_stream", lambda current=current: current)
+        with waits() as count:
+            gpu.bk.nearest_center(X, sq_norms, centers, np.array([5, 6, 7]))
+        found.append(count.bytes["h2d"] > 0)
+    assert found == [True, False, True, False]
 
 
 @pytest.mark.parametrize("k", [2, 40])
