@@ -370,6 +370,7 @@ def test_the_largest_of_a_row_are_those_of_the_host(gpu):
         (130, 63, 5, np.float32),  # with the column of ones, as many as a block has threads
         (257, 64, 50, np.float64),  # more columns, and more labels, than a block holds
         (70, 130, 25, np.float32),
+        (4230, 2, 3, np.float64),  # parts of 67 rows, where a thread takes four at a time
     ],
 )
 @pytest.mark.parametrize("squares", [False, True])
