@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from specialk_gpu import neighbors
 from specialk_gpu.backend import cpu, pairs
 from specialk_gpu.duplicates import duplicate_groups
-from specialk_gpu.neighbors import count_within, list_within, nearest_neighbors
+from specialk_gpu.neighbors import count_within, list_within, nearest_neighbors, pairs_within
 
 normal = np.random.default_rng(0).normal
 
@@ -418,10 +418,10 @@ def test_rows_within_a_radius_are_those_of_brute_force(bk, case):
     np.fill_diagonal(sq, np.inf)
     some_pair = float(np.sort(sq, axis=None)[sq.shape[0] // 2])  # a pair at exactly the radius
     for sq_radius in [*RADII[case], some_pair]:
-        counts = count_within(readonly(bk, X), sq_radius)
+        pairs = pairs_within(readonly(bk, X), sq_radius)
+        counts = count_within(pairs)
         np.testing.assert_array_equal(bk.to_numpy(counts), (sq <= sq_radius).sum(axis=1))
-        indptr = np.r_[0, np.cumsum((sq <= sq_radius).sum(axis=1))].astype(np.int32)
-        listed = list_within(readonly(bk, X), sq_radius, bk.asarray(indptr))
+        listed = list_within(pairs, np.r_[0, np.cumsum((sq <= sq_radius).sum(axis=1))])
         assert listed.dtype == np.int32
         np.testing.assert_array_equal(bk.to_numpy(listed), np.nonzero(sq <= sq_radius)[1])
 
