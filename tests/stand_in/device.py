@@ -35,6 +35,7 @@ DTYPES = {
     "unsigned long long": np.uint64,
     "unsigned short": np.float16,
 }
+BARRIERS = ("__syncthreads", "_sync(")
 GRID, BLOCK = (2**31 - 1, 65535, 65535), 1024  # limits
 COMPILER = ("g++", "-std=c++20", "-O2", "-ffp-contract=off", "-shared", "-fPIC", "-w")
 
@@ -105,13 +106,13 @@ RUNTIME = {
 # Kernels ------------------------------------------------------------------------------------------
 
 
-def launcher(name, parameters):
+def launcher(name, parameters, has_barriers):
     """Write a host function that launches a kernel on a grid of blocks."""
     arguments = ", ".join(re.findall(r"(\w+)(?:,|$)", " ".join(parameters.split())))
     return (
         f'extern "C" void launch_{name}(unsigned gx, unsigned gy, unsigned gz, '
         f"unsigned bx, unsigned by, {parameters}) {{ host::launch({{gx, gy, gz}}, {{bx, by, 1}}, "
-        f"[&] {{ {name}({arguments}); }}); }}\n"
+        f"{int(has_barriers)}, [&] {{ {name}({arguments}); }}); }}\n"
     )
 
 
@@ -123,7 +124,9 @@ def compiled(code):
         raise RuntimeError(msg)
     kernels = {name: " ".join(text.split()).split(", ") for name, text in SIGNATURE.findall(code)}
     source = f'#include "{HEADER}"\n{code}\n'
-    source += "".join(launcher(name, ", ".join(text)) for name, text in kernels.items())
+    has_barriers = any(word in code for word in BARRIERS)
+    for name, text in kernels.items():
+        source += launcher(name, ", ".join(text), has_barriers)
     key = hashlib.sha256((source + HEADER.read_text()).encode()).hexdigest()[:20]
     path = Path(tempfile.gettempdir()) / f"kernels-on-host-{key}.so"
     if not path.exists():
