@@ -120,9 +120,9 @@ def chebyshev(
         matrix = A if stuck or interval.half < NARROW * scale else single
         _filter(bk, matrix, V, residuals, theta[n_locked:], degree, interval)
         residuals = None
-        gram = _orthonormalise(bk, V, locked, rng)
+        gram, replaced = _orthonormalise(bk, V, locked, rng)
         if stuck:
-            V = _expanded(bk, A, V, gram, locked, rng)
+            V = _expanded(bk, A, V, gram, locked, rng, foreseen=replaced)
             gram = V.T @ V
         values, norms, residuals = _rayleigh_ritz(bk, A, V, gram)
         if stuck:
@@ -298,32 +298,66 @@ def _panels(bk: ModuleType, width: int) -> list[slice]:
     return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
-def _orthonormalise(bk: ModuleType, V: Any, locked: Any, rng: Any) -> Any:
-    """Make the columns of V nearly orthonormal, and orthogonal to `locked`; return VᵀV.
+def _orthonormalise(
+    bk: ModuleType, V: Any, locked: Any, rng: Any, *, foreseen: bool = False
+) -> tuple[Any, bool]:
+    """Make the columns of V nearly orthonormal, and orthogonal to `locked`, in place.
 
     Cholesky-QR from the Gram matrix, until that is near the identity. A block of deficient
     rank (a matrix of low rank has such filters) keeps its range and takes fresh random columns
-    for the rest.
+    for the rest. Returns the Gram matrix, and whether the rank was deficient.
+
+    Waits once for the device, and three times where the rank is deficient, twice if that is
+    `foreseen`: a step is taken on the condition, known to the device alone, that it is sound and
+    still needed, and the next Gram matrix comes with the answer.
     """
-    xp = bk.xp
-    settled = False
+    xp, replaced = bk.xp, False
+    gram, near = _gram(bk, V, locked)
     for _ in range(5):
-        if locked.shape[1]:
-            V -= locked @ (locked.T @ V)
-        gram = V.T @ V
-        away = xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()
-        if settled and float(away) < 1e-2:  # a wait
-            return gram
-        factor, away = _cholesky(bk, gram, away)
-        if away < 1e-2:
-            return gram
-        settled = factor is not None
-        if factor is None:
-            _replace_dependent(bk, V, gram, rng)
+        factor, safe = _cholesky(bk, gram)
+        go = safe & ~near
+        factor = xp.where(go, factor, xp.eye(gram.shape[0], dtype=gram.dtype))
+        _multiply_upper(bk, V, bk.inverse_lower(factor).T)
+        after, near_after = _gram(bk, V, locked, go)
+        flags = xp.stack([near, safe, near_after])
+        values = None
+        if foreseen:
+            values, basis = xp.linalg.eigh(gram.astype(np.float64))
+            found = bk.to_numpy(xp.concatenate([flags.astype(np.float64), values]))  # a wait
+            flags, on_host = found[:3], found[3:]
         else:
-            _multiply_upper(bk, V, bk.inverse_lower(factor).T)
+            flags = bk.to_numpy(flags)  # a wait
+        if flags[0]:
+            return gram, replaced
+        if flags[1]:
+            if flags[2]:
+                return after, replaced
+            gram, near = after, near_after
+            continue
+        if values is None:
+            values, basis = xp.linalg.eigh(gram.astype(np.float64))
+            on_host = bk.to_numpy(values)  # a wait
+        _replace_dependent(bk, V, values, basis, on_host, rng)
+        gram, near = _gram(bk, V, locked)
+        replaced = True
     msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
     raise ConvergenceError(msg)
+
+
+def _gram(bk: ModuleType, V: Any, locked: Any, go: Any | None = None) -> tuple[Any, Any]:
+    """Make V orthogonal to `locked`, in place; return VᵀV and whether it is near the identity.
+
+    `go` is a condition on the device: V stays as it is where that does not hold.
+    """
+    xp = bk.xp
+    if locked.shape[1]:
+        along = locked.T @ V
+        if go is not None:
+            along *= go.astype(V.dtype)
+        V -= locked @ along
+    gram = V.T @ V
+    away = xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()
+    return gram, away.astype(np.float64) < 1e-2
 
 
 def _finish(bk: ModuleType, V: Any, gram: Any) -> None:
@@ -343,51 +377,53 @@ def _wide_panels(bk: ModuleType, width: int) -> list[slice]:
     return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
-def _cholesky(bk: ModuleType, gram: Any, away: Any) -> tuple[Any | None, float]:
-    """Return the Cholesky factor, or None if `gram` is not safely positive definite, and `away`.
-
-    The number `away` comes from the device in the transfer that the check of the factor needs.
-    """
+def _cholesky(bk: ModuleType, gram: Any) -> tuple[Any, Any]:
+    """Return the Cholesky factor and whether `gram` is safely positive definite, on the device."""
     xp = bk.xp
     try:
         factor = xp.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
-        return None, float(away)
+        return gram, xp.zeros((), dtype=bool)
     # a pivot near √eps is rounding; CuPy returns a failed factor without a word
     eps = float(np.finfo(gram.dtype).eps)
-    error = xp.abs(factor @ factor.T - gram).max()
-    found = xp.stack([away, xp.diagonal(factor).copy().min(), error])
-    away, pivot, error = bk.to_numpy(found).tolist()  # a wait
-    safe = pivot > 10 * math.sqrt(eps * gram.shape[0]) and error < math.sqrt(eps)
-    return factor if safe else None, away
+    error = xp.abs(factor @ factor.T - gram).max().astype(np.float64)
+    pivot = xp.diagonal(factor).copy().min().astype(np.float64)
+    return factor, (pivot > 10 * math.sqrt(eps * gram.shape[0])) & (error < math.sqrt(eps))
 
 
-def _replace_dependent(bk: ModuleType, V: Any, gram: Any, rng: Any) -> None:
-    """Replace V by a basis of its numerical range and random columns, in place."""
-    xp = bk.xp
-    values, basis = xp.linalg.eigh(gram.astype(np.float64))
-    eps = float(np.finfo(gram.dtype).eps)
-    on_host = bk.to_numpy(values)  # rising; a wait
-    rank = int((on_host > 100 * eps * gram.shape[0] * on_host[-1]).sum())
-    keep = slice(gram.shape[0] - rank, None)
+def _replace_dependent(
+    bk: ModuleType, V: Any, values: Any, basis: Any, on_host: np.ndarray, rng: Any
+) -> None:
+    """Replace V by a basis of its numerical range and random columns, in place.
+
+    Given the eigenpairs of its Gram matrix, and their values on the host too, rising.
+    """
+    xp, width = bk.xp, V.shape[1]
+    eps = float(np.finfo(V.dtype).eps)
+    rank = int((on_host > 100 * eps * width * on_host[-1]).sum())
+    keep = slice(width - rank, None)
     columns = V @ (basis[:, keep] / xp.sqrt(values[keep])).astype(V.dtype)
-    fresh = rng.standard_normal((V.shape[0], V.shape[1] - rank)) / math.sqrt(V.shape[0])
+    fresh = rng.standard_normal((V.shape[0], width - rank)) / math.sqrt(V.shape[0])
     V[:, :rank] = columns[:, ::-1]
     V[:, rank:] = bk.asarray(fresh, dtype=V.dtype)
 
 
-def _expanded(bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any) -> Any:
+def _expanded(
+    bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any, *, foreseen: bool
+) -> Any:
     """Return V and, orthonormal to it and to `locked`, what A adds to its range.
 
     Eigenvalues ±λ turn as one in every even or odd polynomial: where more of them come together
     than the block holds, it converges to a mixture, whose range A leaves in one direction only.
+    `foreseen`: V was of deficient rank, and so will be what A makes of it.
     """
     xp, m = bk.xp, V.shape[0]
     _finish(bk, V, gram)
     room = m - V.shape[1] - locked.shape[1]
     image = product(bk, A, xp.ascontiguousarray(V[:, :room]))
     image /= xp.sqrt(bk.column_dots(image, image).max())
-    _finish(bk, image, _orthonormalise(bk, image, xp.concatenate([locked, V], axis=1), rng))
+    beside = xp.concatenate([locked, V], axis=1)
+    _finish(bk, image, _orthonormalise(bk, image, beside, rng, foreseen=foreseen)[0])
     return xp.concatenate([V, image], axis=1)
 
 
@@ -457,7 +493,7 @@ def find_missed(
     for _ in range(max(2, min(8, 3 * max_degree // degree))):
         block -= V @ (V.T @ block)
         _filter(bk, single, block, None, np.zeros(width), degree, interval)
-    _finish(bk, block, _orthonormalise(bk, block, V, rng))
+    _finish(bk, block, _orthonormalise(bk, block, V, rng)[0])
     image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
     largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
     if largest > cut + 10 * tol * scale:

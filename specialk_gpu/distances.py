@@ -110,12 +110,14 @@ def is_integral(bk: ModuleType, X: Any) -> bool:
     sample = X[: min(64, X.shape[0])]
     if not bk.all_true(sample == xp.rint(sample)):
         return False
-    parts = map_tiles(
-        bk, lambda rows: bk.all_true(X[rows] == xp.rint(X[rows])), X.shape[0], 16 * X.shape[1]
-    )
-    if not all(parts):
-        return False
-    return float(xp.abs(X).max()) ** 2 * X.shape[1] * 16 < 2.0**53
+
+    def extremes(rows: slice) -> Any:
+        x = X[rows]
+        return xp.stack([xp.abs(x - xp.rint(x)).max(), xp.abs(x).max()])
+
+    found = map_tiles(bk, extremes, X.shape[0], 16 * X.shape[1])
+    away, largest = bk.to_numpy(xp.stack(found).max(axis=0)).tolist()  # a wait
+    return away == 0 and largest**2 * X.shape[1] * 16 < 2.0**53
 
 
 def reduction(bk: ModuleType, X: Any, k: int) -> Any | None:

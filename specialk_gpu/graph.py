@@ -13,7 +13,9 @@ from specialk_gpu.neighbors import (
     count_within,
     features,
     list_within,
+    nearest_in_range,
     nearest_neighbors,
+    pairs_within,
     unit_rows,
     within_range,
 )
@@ -264,19 +266,19 @@ def radius_graph(
     X = in_metric(features(X), metric)
     bk = backend_of(X)
     xp, m = bk.xp, X.shape[0]
+    X, unit = within_range(bk, X)
     if radius is None:
-        kth = xp.sort(nearest_neighbors(X, n_neighbors).distances[:, -1])
-        radius = float(kth[math.ceil(coverage * m) - 1])
+        kth = xp.sort(nearest_in_range(X, unit, n_neighbors).distances[:, -1])
+        radius = float(kth[math.ceil(coverage * m) - 1])  # a wait
     elif not (radius > 0 and math.isfinite(radius)):
         msg = f"radius must be a positive number, got {radius}."
         raise ValueError(msg)
-    X, unit = within_range(bk, X)
-    sq_radius = _largest_square(radius / unit)
-    counts = count_within(X, sq_radius)
-    refuse_edges(int(counts.sum()), bk.free_memory(), radius)
-    indptr = xp.zeros(m + 1, dtype=np.int32)
-    indptr[1:] = xp.cumsum(counts)
-    indices = list_within(X, sq_radius, indptr)
+    pairs = pairs_within(X, _largest_square(radius / unit))
+    ends = xp.zeros(m + 1, dtype=np.int64)
+    ends[1:] = xp.cumsum(count_within(pairs))
+    on_host = bk.to_numpy(ends)  # a wait
+    refuse_edges(int(on_host[-1]), bk.free_memory(), radius)
+    indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
     data = xp.ones(indices.size)
     return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
 

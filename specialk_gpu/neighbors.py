@@ -25,8 +25,10 @@ __all__ = [
     "count_within",
     "features",
     "list_within",
+    "nearest_in_range",
     "neighbors_among",
     "nearest_neighbors",
+    "pairs_within",
     "unit_rows",
     "within_range",
 ]
@@ -156,10 +158,14 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     along leading principal axes where that pays.
     """
     X = features(X)
+    return nearest_in_range(*within_range(backend_of(X), X), n_neighbors)
+
+
+def nearest_in_range(X: Any, unit: float, n_neighbors: int) -> Neighbors:
+    """Do what `nearest_neighbors` does, for checked features that `within_range` returned."""
     m = X.shape[0]
     _check_n_neighbors(n_neighbors, m - 1, "the number of rows less one")
     bk = backend_of(X)
-    X, unit = within_range(bk, X)
     groups = duplicate_groups(X)
     if groups is None:
         distances, indices, n_redone = _search_neighbors(bk, X, n_neighbors)
@@ -398,46 +404,64 @@ def _neighbors_of_duplicates(
     return out_sq, out_index, n_redone
 
 
-def count_within(X: Any, sq_radius: float) -> Any:
-    """Count the other rows within the radius of each row: int64 array of shape (m,)."""
-    return _within(X, sq_radius, None)
+class PairsWithin(NamedTuple):
+    """What the pairs of rows within a radius are found with."""
+
+    search: Search
+    sq_radius: float
+    limit: float  # the squared radius in the units of the search
 
 
-def list_within(X: Any, sq_radius: float, indptr: Any) -> Any:
-    """List the other rows within the radius of each row, given the counts' running sums.
+def pairs_within(X: Any, sq_radius: float) -> PairsWithin:
+    """Choose the products that bound the distances of pairs well enough, for the functions below.
 
     Parameters
     ----------
     X : float array of shape (m, d)
     sq_radius : float
         A row at squared distance `sq_radius` is within.
-    indptr : int array of shape (m + 1,)
-        Running sums of `count_within`.
-
-    Returns
-    -------
-    int32 array of shape (indptr[-1],)
-        Ascending within each row.
     """
     bk = backend_of(X)
-    ends = bk.to_numpy(indptr)  # a sync
-    indices = bk.xp.empty(int(ends[-1]), dtype=np.int32)
-    _within(X, sq_radius, (ends, indices))
-    return indices
-
-
-def _within(X: Any, sq_radius: float, out: tuple[np.ndarray, Any] | None) -> Any:
-    """Count the pairs within the radius by row, or write them into `out`.
-
-    That is, running sums of the counts, on the host, and indices.
-    """
-    bk = backend_of(X)
-    xp, m = bk.xp, X.shape[0]
     for dtype in bk.product_dtypes():
         search = prepare(bk, X, dtype)
         limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
         if 4 * float(search.loss.mean()) <= 0.05 * limit:
             break  # few pairs will have to be measured
+    return PairsWithin(search, sq_radius, limit)
+
+
+def count_within(pairs: PairsWithin) -> Any:
+    """Count the other rows within the radius of each row: int64 array of shape (m,)."""
+    return _within(pairs, None)
+
+
+def list_within(pairs: PairsWithin, ends: np.ndarray) -> Any:
+    """List the other rows within the radius of each row, given the counts' running sums.
+
+    Parameters
+    ----------
+    pairs : PairsWithin
+    ends : int array of shape (m + 1,)
+        Running sums of `count_within`, from 0, on the host.
+
+    Returns
+    -------
+    int32 array of shape (ends[-1],)
+        Ascending within each row.
+    """
+    indices = pairs.search.bk.xp.empty(int(ends[-1]), dtype=np.int32)
+    _within(pairs, (ends, indices))
+    return indices
+
+
+def _within(pairs: PairsWithin, out: tuple[np.ndarray, Any] | None) -> Any:
+    """Count the pairs within the radius by row, or write them into `out`.
+
+    That is, running sums of the counts, on the host, and indices.
+    """
+    search, sq_radius, limit = pairs
+    bk, X = search.bk, search.X
+    xp, m = bk.xp, X.shape[0]
     offsets = search.low_norms.astype(np.float32)
     counts = xp.empty(m, dtype=np.int64)
 

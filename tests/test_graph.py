@@ -357,12 +357,22 @@ def test_a_graph_of_neighbours_waits_seldom(waits, n_outliers, most):
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize(("kind", "most"), [("normal", 17), ("integers", 19), ("cosine", 19)])
+def test_a_radius_graph_of_five_thousand_rows_waits_seldom(waits, kind, most):
+    X = np.random.default_rng(1).normal(size=(5000, 12)).astype(np.float32)
+    X = get_backend("cuda").asarray(np.rint(99 * X) if kind == "integers" else X)
+    with waits() as count:
+        radius_graph(X, 10, metric="cosine" if kind == "cosine" else "euclidean")
+    assert count.waits <= most, str(count)
+
+
+@pytest.mark.gpu
 def test_a_radius_graph_waits_five_times_a_tile_and_a_few_times_more(waits, monkeypatch):
     bk = get_backend("cuda")
     X = bk.asarray(np.random.default_rng(1).normal(size=(900, 12)).astype(np.float32))
     with waits() as one:
         expected = radius_graph(X, 10).affinity
-    assert one.waits <= 25, str(one)
+    assert one.waits <= 17, str(one)
     monkeypatch.setattr(bk, "tile_bytes", 16 * 900 * 300)  # 300 rows in each of two passes
     with waits() as three:
         found = radius_graph(X, 10).affinity
