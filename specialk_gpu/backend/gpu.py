@@ -44,6 +44,7 @@ __all__ = [
     "nearest_without",
     "operator",
     "pair_sq_distances",
+    "panel_multiple",
     "panel_width",
     "probe",
     "product_dtypes",
@@ -70,6 +71,7 @@ name = "cuda"
 xp = cp
 
 panel_width = 2048
+panel_multiple = 8  # of float32 are 32 bytes, what the L2 cache hands out
 tile_bytes = 2**31
 center_order = "F"
 sweep_window = 8
