@@ -544,11 +544,10 @@ def nearest_center(
     slots, groups = _center_tables(k, tuple(sizes.tolist()), place)
     n_groups = groups.size - 1
     labels, sq = cp.empty((R, m), dtype=np.int32), cp.empty((R, m))
-    content = (X, sq_norms, np.int64(m), np.int64(d), centers, (centers * centers).sum(axis=2))
-    lists = (np.int64(k), slots, groups, np.int32(n_groups))
+    content = (X, sq_norms, np.int64(m), np.int64(d), centers, np.int64(k), slots, groups)
+    arguments = (*content, np.int32(n_groups), labels, sq)
     blocks = n_groups * -(-m // CENTER_ROWS)
-    kernel = _kernel("center", "nearest_center", X.dtype)
-    kernel((blocks,), (CENTER_ROWS // 2,), (*content, *lists, labels, sq))
+    _kernel("center", "nearest_center", X.dtype)((blocks,), (CENTER_ROWS // 2,), arguments)
     return labels, sq
 
 
