@@ -256,16 +256,18 @@ def _filter(
     def run(columns: slice) -> None:
         v = V[:, columns]
         if residuals is None:
-            before = xp.ascontiguousarray(v, dtype=A.dtype)
+            before = _filled_up(bk, v, A.dtype)
             now, source = xp.empty_like(before), None
             bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
         else:
-            source = xp.ascontiguousarray(residuals[:, columns], dtype=A.dtype)
-            before, now = xp.zeros_like(source), source * weights[0, columns]
+            source = _filled_up(bk, residuals[:, columns], A.dtype)
+            own = _filled_up(bk, weights[:, columns], A.dtype)
+            before, now = xp.zeros_like(source), source * own[0]
         for j in range(1, degree):
-            scale = xp.ascontiguousarray(weights[j, columns]) if source is not None else None
+            scale = own[j] if source is not None else None
             bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
             before, now = now, before
+        now = now[:, : v.shape[1]]
         if source is not None:
             del before, source
             filtered, now = now, v * heads[columns]
@@ -275,6 +277,16 @@ def _filter(
         V[:, columns] = now
 
     bk.map_chunks(run, _panels(bk, V.shape[1]))
+
+
+def _filled_up(bk: ModuleType, v: Any, dtype: Any) -> Any:
+    """Return columns (m, w), and zeros beside them so that all rows begin where memory is read."""
+    width = -(-v.shape[1] // bk.panel_multiple) * bk.panel_multiple
+    if width == v.shape[1]:
+        return bk.xp.ascontiguousarray(v, dtype=dtype)
+    whole = bk.xp.zeros((v.shape[0], width), dtype=dtype)
+    whole[:, : v.shape[1]] = v
+    return whole
 
 
 def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarray, np.ndarray]:

@@ -74,12 +74,13 @@ class _Found(NamedTuple):
     sizes: np.ndarray  # (P,), rising
     labels: Any  # (P, m) int32
     centers: Any  # (P, max k, d)
+    used: np.ndarray  # (P, max k), whether clusters have rows
     inertia: np.ndarray  # (P,)
     n_iter: np.ndarray  # (P,)
     converged: np.ndarray  # (P,)
 
 
-ON_HOST = ("sizes", "inertia", "n_iter", "converged")
+ON_HOST = ("sizes", "used", "inertia", "n_iter", "converged")
 
 
 class _Left(NamedTuple):
@@ -224,7 +225,7 @@ def kmeans_batch(
         few = kmeans_batch(X, ks[:n_small], seeds=seeds[:n_small], **settings)
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
-    X, shift, unit = _centred(bk, X)
+    X, init, shift, unit = _centred(bk, X, init)
     points = points_of(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     parts = []
@@ -236,7 +237,6 @@ def kmeans_batch(
     elif n_init:
         parts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
     if init is not None:
-        init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
         parts.insert(0, (init, np.repeat(ks, len(init))))
     starts, sizes = joined(bk, parts)
     patience = 1 if many else PATIENCE
@@ -271,16 +271,13 @@ def _check_arguments(X: Any, n_clusters: int, n_init: int, init: Any, max_iter: 
     if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
         raise ValueError(msg)
-    if init is not None and not bool((abs(init) < MAX_ENTRY).all()):
-        msg = f"init must be finite and below {MAX_ENTRY:g} in magnitude."
-        raise ValueError(msg)
     if max_iter < 1:
         msg = f"max_iter must be at least 1, got {max_iter}."
         raise ValueError(msg)
 
 
-def _centred(bk: ModuleType, X: Any) -> tuple[Any, Any, float]:
-    """Return X less a shift, in a unit in which squares do not underflow; the shift; and the unit.
+def _centred(bk: ModuleType, X: Any, init: Any) -> tuple[Any, Any, Any, float]:
+    """Return X and starts less a shift, in a unit in which squares do not underflow, and both.
 
     Far from the origin, |x|² - 2xc + |c|² cancels. The shift is a multiple of a power of two, so
     that small integers stay exact, and the unit is one.
@@ -289,15 +286,21 @@ def _centred(bk: ModuleType, X: Any) -> tuple[Any, Any, float]:
     high, low = X.max(axis=0), X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # of what is refused
         spread = high - low
-    sizes = xp.stack([xp.maximum(high.max(), -low.min()), spread.max()])
-    largest, widest = bk.to_numpy(sizes).tolist()  # a sync
+    sizes = [xp.maximum(high.max(), -low.min()), spread.max()]
+    sizes += [] if init is None or not init.size else [abs(init).max()]
+    largest, widest, *largest_start = bk.to_numpy(xp.stack(sizes)).tolist()  # a sync
+    if any(not start < MAX_ENTRY for start in largest_start):
+        msg = f"init must be finite and below {MAX_ENTRY:g} in magnitude."
+        raise ValueError(msg)
     if not largest < MAX_ENTRY:
         msg = f"X must be finite and below {MAX_ENTRY:g} in magnitude, got {largest}."
         raise ValueError(msg)
     spread = 2.0 ** xp.floor(xp.log2(xp.where(spread > 0, spread, 1)))
     shift = xp.rint(X.mean(axis=0) / spread) * spread
     unit = 1.0 if not 0 < widest < TINY else 2.0 ** math.frexp(widest)[1]
-    return xp.ascontiguousarray((X - shift) / unit), shift, unit
+    if init is not None:
+        init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
+    return xp.ascontiguousarray((X - shift) / unit), init, shift, unit
 
 
 def _candidates(
@@ -363,8 +366,10 @@ def _improved(
         place = np.searchsorted(sizes, now.sizes)
         failed[place[now.inertia < best.inertia[place] * (1 - GAIN)]] = 0
         own = bk.asarray(place)
-        best.labels[own], best.centers[own, : now.centers.shape[1]] = now.labels, now.centers
-        for mine, new in zip(best[3:], now[3:], strict=True):
+        slots = slice(now.centers.shape[1])
+        best.labels[own], best.centers[own, slots] = now.labels, now.centers
+        best.used[place, slots] = now.used
+        for mine, new in zip(best[4:], now[4:], strict=True):
             mine[place] = new
 
 
@@ -446,7 +451,8 @@ def _lloyd(
             last = None if last is None else last.of(stay)
             centers = centers[stay][:, : sizes[active].max()]
     new = np.flatnonzero(winner >= 0)
-    found = _Found(ks[new], labels, left_centers, best[new], n_iter[new], converged[new])
+    used = np.zeros((new.size, 0), dtype=bool)
+    found = _Found(ks[new], labels, left_centers, used, best[new], n_iter[new], converged[new])
     found = _settle(points, found, new, winner[new], int(limit.max()), again)
     better = found.inertia < goals[new]
     best[new] = np.minimum(found.inertia, goals[new])
@@ -510,8 +516,10 @@ def _settle(
     keep = (loose > 0)[:, None] | (counts == 0)
     centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
-    state = [sq.sum(axis=1), (labels != before).any(axis=1).astype(np.float64)]
-    inertia, changed = bk.to_numpy(xp.stack(state))  # a sync
+    counts = bk.segment_sum(points.X[:, :1], labels, sizes[-1])[0]
+    state = xp.stack([sq.sum(axis=1), (labels != before).any(axis=1)], axis=1)
+    state = bk.to_numpy(xp.concatenate([state, counts], axis=1))  # a sync
+    inertia, changed, used = state[:, 0].copy(), state[:, 1], state[:, 2:] > 0
     unsettled = again & found.converged & (changed > 0)
     rest = max_iter - found.n_iter
     redo = np.flatnonzero(unsettled & (rest > 0))
@@ -521,9 +529,10 @@ def _settle(
         start = centers[own][:, : sizes[redo[-1]]]
         more, _ = _lloyd(points, start, sizes[redo], rest[redo], again=False)
         labels[own], centers[own, : start.shape[1]] = more.labels, more.centers
+        used[redo, : start.shape[1]] = more.used
         inertia[redo], converged[redo] = more.inertia, more.converged
         n_iter[redo] += more.n_iter
-    return _Found(sizes, labels, centers, inertia, n_iter, converged)
+    return _Found(sizes, labels, centers, used, inertia, n_iter, converged)
 
 
 def _refill(
@@ -582,8 +591,7 @@ def _results(
     Clusters without members are dropped, and the others numbered from 0.
     """
     bk, (n, k) = points.bk, best.centers.shape[:2]
-    labels, centers = best.labels, best.centers * unit + shift
-    used = bk.to_numpy(bk.segment_sum(points.X[:, :1], labels, k)[0]) > 0  # a sync
+    labels, centers, used = best.labels, best.centers * unit + shift, best.used
     sizes = used.sum(axis=1)
     if (sizes < best.sizes).any():
         offsets = k * np.arange(n)

@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import __version__
-from specialk_gpu.backend import BACKENDS, get_backend
+from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
 from specialk_gpu.bottlenecks import NEAR, WIDE, Bottlenecks
 from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.duplicates import without_copies
@@ -359,6 +359,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         timings.update(result.timings)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         self._votes = out(result.labels)
+        if late is OnDevice:
+            self._votes = OnDevice(result.labels, self._votes)
         kept = self.get_params(deep=False)
         self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
         self._distinct = None
@@ -443,12 +445,12 @@ class SpecialK(ClusterMixin, BaseEstimator):
         precomputed = self._voters is None
         with bk.device_of(X):
             rows = to_backend(bk, checked(self, bk, X, precomputed=precomputed, fitted=True))
-            votes, k = _brought(bk, self._votes), self.n_clusters_
+            votes, k = self._brought(bk, "_votes"), self.n_clusters_
             if precomputed:
-                D = _brought(bk, vars(self)["embedding_"])
+                D = self._brought(bk, "embedding_")
                 shares = shares_of_similarities(rows, D, votes, k)
             else:
-                voters = _brought(bk, self._voters)
+                voters = self._brought(bk, "_voters")
                 rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
                 n_voters = min(self._settings["n_neighbors"], voters.shape[0])
                 shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
@@ -541,11 +543,23 @@ class SpecialK(ClusterMixin, BaseEstimator):
         """Return what pickle keeps: with all arrays on the host, for machines without a GPU."""
         return {name: on_host(value) for name, value in super().__getstate__().items()}
 
+    def _brought(self, bk: ModuleType, name: str) -> Any:
+        """Return a fitted array on the backend; what was moved to the device stays there."""
+        fitted = vars(self)[name]
+        if bk.name == "numpy":
+            return on_host(fitted)
+        if not isinstance(fitted, OnDevice):
+            on_device = bk.asarray(fitted)
+            if is_device_array(fitted):
+                return on_device
+            fitted = vars(self)[name] = OnDevice(on_device, fitted)
+        return fitted.array
+
     def _rows_to_vote(self, given: Any, X: Any, late: Callable[[Any], Any]) -> Any:
-        """Return the rows that vote on new ones: `given` on the host, where X has the same."""
+        """Return the rows that vote on new ones, with those `given` where they are the same."""
         if self.affinity == "precomputed":
             return None
-        return given if late is OnDevice and self.metric == "euclidean" else late(X)
+        return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)
 
     def _check_counts(self, m: int, rows: str) -> None:
         """Refuse more clusters than rows before any work is done."""
@@ -623,13 +637,6 @@ def _memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
             f"{REMEDIES[stage]}"
         )
         raise MemoryError(msg) from error
-
-
-def _brought(bk: ModuleType, fitted: Any) -> Any:
-    """Return a fitted array on the backend: what is there already is not moved."""
-    if isinstance(fitted, OnDevice) and bk.name == "cuda":
-        return fitted.array
-    return on_host(fitted) if bk.name == "numpy" else bk.asarray(fitted)
 
 
 def _in_dtype(X: Any, dtype: Any) -> Any:

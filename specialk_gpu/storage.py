@@ -29,15 +29,16 @@ PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 
 
 class OnDevice(NamedTuple):
-    """A fitted array that is still on the device, and is copied to the host when it is read."""
+    """A fitted array that is on the device, and is copied to the host when it is read."""
 
     array: Any
+    host: Any = None  # the same, where the host has it already
 
 
 def on_host(value: Any) -> Any:
     """Return a fitted attribute with its arrays on the host; what is there already is itself."""
     if isinstance(value, OnDevice):
-        value = value.array
+        value = value.array if value.host is None else value.host
     if isinstance(value, Steps):
         return Steps(step._replace(labels=on_host(step.labels)) for step in value)
     if not is_device_array(value):

@@ -626,3 +626,27 @@ def test_a_stuck_round_of_deficient_blocks_takes_six_waits(waits, dtype):
     assert counted.waits <= 6
     away = bk.to_numpy(V.T @ V) - np.eye(56)
     assert np.abs(away).max() < 100 * np.finfo(dtype).eps * 56
+
+
+@pytest.mark.parametrize("with_residuals", [False, True])
+@pytest.mark.parametrize("width", [3, 150, 1150])
+def test_panels_are_filled_up_to_rows_of_32_bytes_and_the_bits_stay(
+    bk, monkeypatch, width, with_residuals
+):
+    rng, A, widths = np.random.default_rng(0), csr(bk, neighbour_graph(60, 3)), []
+    single, spmm = bk.as_float32(A), bk.spmm
+    monkeypatch.setattr(
+        bk, "spmm", lambda A, X, *rest: widths.append(X.shape[1]) or spmm(A, X, *rest)
+    )
+    V, residuals = (rng.normal(size=(60, width)).astype(np.float32) for _ in range(2))
+    residuals = bk.asarray(residuals) if with_residuals else None
+    theta, interval = np.linspace(1, 0.5, width), chebyshev._interval(-0.4, 0.4, 1.0)
+    found = []
+    for multiple in (1, 8) if bk.name == "numpy" else (1, bk.panel_multiple):
+        monkeypatch.setattr(bk, "panel_multiple", multiple)
+        widths.clear()
+        found.append(bk.asarray(V.copy()))
+        chebyshev._filter(bk, single, found[-1], residuals, theta, 4, interval)
+    assert widths
+    assert all(4 * own % 32 == 0 for own in widths)
+    np.testing.assert_array_equal(*map(bk.to_numpy, found))

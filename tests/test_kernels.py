@@ -56,7 +56,10 @@ def gpu():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize(("t", "m", "n"), [(3, 1000, 19), (2, 256, 256), (2, 5, 5), (1, 7000, 1)])
+@pytest.mark.parametrize(
+    ("t", "m", "n"),
+    [(3, 1000, 19), (2, 256, 256), (2, 5, 5), (1, 7000, 1), (3, 1300, 300), (2, 2000, 1000)],
+)
 def test_select_finds_all_the_smallest(gpu, dtype, t, m, n):
     rng = np.random.default_rng(m)
     products, offsets = (rng.standard_normal(shape).astype(dtype) for shape in ((t, m), (m,)))
@@ -68,12 +71,20 @@ def test_select_finds_all_the_smallest(gpu, dtype, t, m, n):
         assert inside.size >= n
 
 
-def test_select_of_many_falls_back_to_a_partition(gpu):
-    scores = np.random.default_rng(0).standard_normal((2, 900)).astype(np.float32)
-    places, limits = gpu.select_smallest(scores.copy(), np.zeros(900, dtype=np.float32), 300)
-    for row in range(2):
-        assert np.delete(scores[row], places[row]).min() >= limits[row]
-        assert np.unique(places[row]).size == 300
+@pytest.mark.parametrize("n", [128, 129, 256, 300])
+def test_select_of_many_sorts_no_rows_and_cuts_none_short(waits, n):
+    bk = get_backend("cuda")
+    scores = np.random.default_rng(n).standard_normal((20, 7000)).astype(np.float32)
+    given = bk.asarray(scores), bk.xp.zeros(7000, dtype=np.float32)
+    with waits() as count:
+        places, limits = map(bk.to_numpy, bk.select_smallest(*given, n))
+    assert count.launches["collect"] == (n > 128)
+    assert not any("partition" in line or "argsort" in line for line in count.by_line["call"])
+    assert count.waits == 2, str(count)  # places and limits
+    chosen = (places >= 0).sum(axis=1)
+    assert (limits > -np.inf).all()
+    assert (chosen >= n).all()
+    assert chosen.mean() < 2 * n
 
 
 def test_select_marks_rows_with_too_many_ties(gpu):

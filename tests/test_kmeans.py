@@ -610,12 +610,17 @@ def test_the_host_waits_at_most_twice_an_iteration(waits, X, ks):
 
 
 @pytest.mark.gpu
-def test_clusters_of_many_runs_that_are_empty_at_once_are_filled_in_one_transfer(waits):
-    bk = get_backend("cuda")
-    init = bk.asarray(np.random.default_rng(0).normal(scale=30.0, size=(40, 9, 3)))
+@pytest.mark.filterwarnings("ignore:k-means found 30 clusters")
+@pytest.mark.parametrize(("X", "k"), [(NOISE, 9), (COPIES, 29), (COPIES, 35)])
+def test_given_starts_wait_once_an_iteration_and_filling_and_twice_more(waits, monkeypatch, X, k):
+    bk, refill, fillings = get_backend("cuda"), module._refill, []
+    monkeypatch.setattr(module, "_refill", lambda *all_own: fillings.append(refill(*all_own)))
+    init = bk.asarray(np.random.default_rng(0).normal(scale=30.0, size=(40, k, X.shape[1])))
     with waits() as count:
-        kmeans(bk.asarray(NOISE), 9, init=init, n_init=0)
-    assert count.waits <= 2 * count.launches["finish_step"] + 3
+        kmeans(bk.asarray(X), k, init=init, n_init=0)
+    iterations = count.launches["finish_step"]
+    assert 0 < len(fillings) < iterations
+    assert count.waits <= iterations + len(fillings) + 2, str(count)  # checks, and the result
 
 
 @pytest.mark.gpu

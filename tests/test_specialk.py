@@ -517,3 +517,37 @@ def test_checks_of_rows_on_a_device_wait_once(waits):
     with waits() as count:
         checked(SpecialK(), get_backend("cuda"), X, precomputed=False)
     assert count.waits == 1, str(count)
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(("copies", "metric"), [(1, "euclidean"), (1, "cosine"), (8, "euclidean")])
+def test_rows_that_vote_stay_on_the_device(waits, copies, metric):
+    X = wide_blobs(copies)[:240]
+    model = SpecialK(backend="cuda", random_state=0, n_clusters=3, metric=metric).fit(X)
+    again = pickle.loads(pickle.dumps(model))
+    kept = {name: vars(again)[name] for name in ("_votes", "_voters", "embedding_")}
+    assert all(isinstance(value, np.ndarray) for value in kept.values())
+    again.predict(X[:5])  # moves what votes, once
+    for own in (model, again):
+        with waits() as count:
+            found = own.predict(X[:7])
+        assert count.bytes["h2d"] <= X[:7].nbytes + 100, str(count.bytes)
+        np.testing.assert_array_equal(found, model.labels_[:7])
+    again = pickle.loads(pickle.dumps(again))
+    for name, value in kept.items():
+        assert isinstance(vars(again)[name], np.ndarray)
+        np.testing.assert_array_equal(vars(again)[name], value)
+
+
+@pytest.mark.gpu
+def test_votes_of_similarities_are_moved_once(waits):
+    W = knn_graph(BLOBS)
+    model = fit(W, get_backend("cuda"), affinity="precomputed")
+    again = pickle.loads(pickle.dumps(model))
+    expected = again.predict(W[:5])  # moves what votes, once
+    for own in (model, again):
+        with waits() as count:
+            np.testing.assert_array_equal(own.predict(W[:5]), expected)
+        moved = sum(part.nbytes for part in (W[:5].data, W[:5].indices, W[:5].indptr))
+        assert count.bytes["h2d"] <= moved + 100, str(count.bytes)

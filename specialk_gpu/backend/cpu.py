@@ -62,6 +62,7 @@ __all__ = [
     "nearest_without",
     "operator",
     "pair_sq_distances",
+    "panel_multiple",
     "panel_width",
     "product_dtypes",
     "product_error",
@@ -89,6 +90,7 @@ xp = np
 THREAD_ROWS = 2**12  # from which products are worth threads of BLAS
 SHARED_ENTRIES = 2**20  # from which a product of a sparse matrix with a vector is worth threads
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
+panel_multiple = 1  # of columns, to which a panel is filled up with zeros
 tile_bytes = 2**27  # scores of a block of rows, where memory allows
 center_order = "C"  # of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once, though it may stop at the first

@@ -44,6 +44,7 @@ __all__ = [
     "nearest_without",
     "operator",
     "pair_sq_distances",
+    "panel_multiple",
     "panel_width",
     "probe",
     "product_dtypes",
@@ -70,6 +71,7 @@ name = "cuda"
 xp = cp
 
 panel_width = 2048
+panel_multiple = 8  # of float32 are 32 bytes, what the L2 cache hands out
 tile_bytes = 2**31
 center_order = "F"
 sweep_window = 8
@@ -79,6 +81,7 @@ nearest_by_pairs = nearest_by_tree = None  # products of all rows are faster
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 WARPS = 8  # per block
 SELECT_THREADS = 256
+SELECT_MOST = 128  # that are selected from the minima of as many groups as there are threads
 DENSE_FROM = 0.02  # density from which tensor cores outrun gathering, by their data sheets
 CENTER_ROWS = 128  # of a block of `nearest_center`
 CENTER_GROUP = 64  # centres of a block, and those of the run that ends there
@@ -324,16 +327,17 @@ def select_smallest(
 ) -> tuple[cp.ndarray, cp.ndarray]:
     """See `cpu.select_smallest`."""
     t, m = products.shape
-    if n > SELECT_THREADS:
-        scores = products + offsets
-        order = cp.argpartition(scores, n - 1, axis=1)[:, :n]
-        return order.astype(np.int64), cp.take_along_axis(scores, order, axis=1).max(axis=1)
-    width = 4 * n + 32
-    places = cp.full((t, width), -1, dtype=np.int64)
-    limits = cp.empty(t, dtype=products.dtype)
-    products = cp.ascontiguousarray(products)
-    arguments = (products, offsets, np.int64(m), np.int32(n), np.int32(width), places, limits)
-    _kernel("select", "select_smallest", products.dtype)((t,), (SELECT_THREADS,), arguments)
+    width, dtype = 4 * n + 32, products.dtype
+    places, limits = cp.full((t, width), -1, dtype=np.int64), cp.empty(t, dtype=dtype)
+    scores = cp.ascontiguousarray(products), offsets, np.int64(m)
+    grid, found = ((t,), (SELECT_THREADS,)), (np.int32(width), places)
+    if n <= SELECT_MOST:
+        _kernel("select", "select_smallest", dtype)(*grid, (*scores, np.int32(n), *found, limits))
+        return places, limits
+    minima = cp.empty((t, 2 * n if 4 * n <= m else m), dtype=dtype)
+    _kernel("select", "group_minima", dtype)(*grid, (*scores, np.int64(minima.shape[1]), minima))
+    limits[:] = cp.sort(minima, axis=1)[:, n - 1]
+    _kernel("select", "collect", dtype)(*grid, (*scores, *found, limits))
     return places, limits
 
 
@@ -540,11 +544,10 @@ def nearest_center(
     slots, groups = _center_tables(k, tuple(sizes.tolist()), place)
     n_groups = groups.size - 1
     labels, sq = cp.empty((R, m), dtype=np.int32), cp.empty((R, m))
-    content = (X, sq_norms, np.int64(m), np.int64(d), centers, (centers * centers).sum(axis=2))
-    lists = (np.int64(k), slots, groups, np.int32(n_groups))
+    content = (X, sq_norms, np.int64(m), np.int64(d), centers, np.int64(k), slots, groups)
+    arguments = (*content, np.int32(n_groups), labels, sq)
     blocks = n_groups * -(-m // CENTER_ROWS)
-    kernel = _kernel("center", "nearest_center", X.dtype)
-    kernel((blocks,), (CENTER_ROWS // 2,), (*content, *lists, labels, sq))
+    _kernel("center", "nearest_center", X.dtype)((blocks,), (CENTER_ROWS // 2,), arguments)
     return labels, sq
 
 

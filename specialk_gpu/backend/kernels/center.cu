@@ -7,7 +7,6 @@
 // X               (m, d)  column by column
 // sq_norms        (m,)
 // centers         (R, k, d)
-// center_sq       (R, k)  squared norms
 // slots           (F + 1,) the place r k + c of each centre in the list, then R k
 // groups          (n_groups + 1,) where the groups begin in the list, then F
 // labels          (R, m)  of equal distances the smaller one
@@ -15,13 +14,13 @@
 
 extern "C" __global__ void nearest_center_float64(const double* X, const double* sq_norms,
                                                   long long m, long long d,
-                                                  const double* centers, const double* center_sq,
-                                                  long long k, const long long* slots,
-                                                  const long long* groups, int n_groups,
-                                                  int* labels, double* sq_distances)
+                                                  const double* centers, long long k,
+                                                  const long long* slots, const long long* groups,
+                                                  int n_groups, int* labels, double* sq_distances)
 {
     const int threads = 64, rows = 2, panel = 16, columns = 64;
     __shared__ double2 center[columns][panel / 2];  // pairs: half as many loads
+    __shared__ double squares[threads];  // those of every panel-th thread are of one centre
     const int thread = threadIdx.x;
     const long long tile = blockIdx.x / n_groups, group = blockIdx.x % n_groups;
     const long long stop = groups[group + 1];
@@ -35,13 +34,14 @@ extern "C" __global__ void nearest_center_float64(const double* X, const double*
 
     for (long long first = groups[group]; first < stop; first += panel) {
         const int count = (int)min((long long)panel, stop - first);
-        double product[rows][panel] = {};
+        double product[rows][panel] = {}, square = 0;
         for (long long column = 0; column < d; column += columns) {
             const int width = (int)min((long long)columns, d - column);
             __syncthreads();
             for (int i = thread; i < width * panel; i += threads) {
                 const int c = i % panel, j = i / panel;
                 const double value = c < count ? centers[slots[first + c] * d + column + j] : 0;
+                square += value * value;
                 if (c % 2 == 0) center[j][c / 2].x = value;
                 else center[j][c / 2].y = value;
             }
@@ -61,14 +61,18 @@ extern "C" __global__ void nearest_center_float64(const double* X, const double*
                 }
             }
         }
+        squares[thread] = square;
+        __syncthreads();
 #pragma unroll
         for (int c = 0; c < panel; ++c) {
             if (c >= count) break;
+            double norm = 0;
+            for (int i = c; i < threads; i += panel) norm += squares[i];
             const long long slot = slots[first + c], run = slot / k;
             const bool begins = slot % k == 0;
             const bool ends = slots[first + c + 1] / k != run;
             for (int r = 0; r < rows; ++r) {
-                const double score = center_sq[slot] - 2 * product[r][c];
+                const double score = norm - 2 * product[r][c];
                 if (begins || score < best[r]) {
                     best[r] = score;
                     label[r] = (int)(slot % k);
