@@ -33,9 +33,11 @@ folder, m = sys.argv[1], int(sys.argv[2])
 rng = np.random.default_rng(0)
 y = rng.integers(3, size=m).astype(np.uint8)
 X = (60 * y[:, None] + rng.integers(80, size=(m, 784))).astype(np.uint8)
-for name, kind, shape, content in (("images", 3, (m, 28, 28), X), ("labels", 1, (m,), y)):
-    with open(f"{folder}/train-{name}-idx{kind}-ubyte", "wb") as file:
-        file.write(struct.pack(f">HBB{kind}I", 0, 8, kind, *shape) + content.tobytes())
+for name, content in (("images-idx3", X.reshape(m, 28, 28)), ("labels-idx1", y)):
+    head = struct.pack(f">HBB{content.ndim}I", 0, 8, content.ndim, *content.shape)
+    for subset in ("train", "t10k"):
+        with open(f"{folder}/{subset}-{name}-ubyte", "wb") as file:
+            file.write(head + content.tobytes())
 END
 fi
 results=$(realpath -m "${1:?folder for the results}")
