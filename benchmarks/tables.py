@@ -194,13 +194,16 @@ def repeated(content: dict[str, Any]) -> str:
 def counted() -> str:
     """Lay out what counts.jsonl has of its first commit and of its last."""
     path = RESULTS / "counts.jsonl"
-    found = {stamp["commit"]: stamp for stamp in stamps(path)}
+    found = {stamp["commit"]: stamp for stamp in stamps(path)} if path.exists() else {}
+    if len(found) < 2:
+        return "Not counted yet."
     ends = [next(iter(found)), next(reversed(found))]
     rows: dict[str, list[Any]] = {}
     for row in read(path):
         stage, commit = row["task"]["stage"], row["task"]["commit"]
         if commit in ends:
-            rows.setdefault(stage, [{}, {}])[ends.index(commit)] = row
+            rows.setdefault(stage, [None, None])[ends.index(commit)] = row
+    rows = {stage: pair for stage, pair in rows.items() if all(pair)}
     names = ("waits", "calls", "launches", "h2d", "d2h")
     lines = []
     for stage, pair in rows.items():
