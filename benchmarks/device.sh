@@ -4,7 +4,7 @@
 # and, to see faults of this script without a GPU, the same commands at tiny sizes on the stand-in
 # for CuPy, one after another, with made-up images:
 #   bash benchmarks/device.sh --stand-in RESULTS
-# Needs Python with CuPy, NumPy, SciPy, scikit-learn and pytest; pytest-xdist and PyTorch take part
+# Needs Python with CuPy, what the package requires, and pytest; pytest-xdist and PyTorch take part
 # where they are there. What is most wanted comes first; each step writes its results at once and
 # goes on where an earlier one failed. A step has its first number of seconds whatever the others
 # do: these add up to 460. It may take up to its second where the steps before left some. So the
@@ -42,8 +42,9 @@ for name, content in (("images-idx3", X.reshape(m, 28, 28)), ("labels-idx1", y))
             file.write(head + content.tobytes())
 END
 fi
-results=$(realpath -m "${1:?folder for the results}")
-mnist=$(realpath "${2:?folder with the idx files of MNIST}")
+: "${1:?folder for the results}" "${2:?folder with the idx files of MNIST}"
+results=$(realpath -m "$1")
+mnist=$(realpath -e "$2") || exit
 total=$((scale * 462)) promised=$((scale * 460))
 mkdir -p "$results"
 failed=()
