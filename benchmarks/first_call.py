@@ -125,6 +125,7 @@ def main() -> None:
     for name, command in steps.items():
         content["processes"][name] = sorted(run(*command)[0] for _ in range(3))[1]
         print(f"{name}: {content['processes'][name]:.2f} s", flush=True)
+    write(f"first_call-{arguments.backend}", content, arguments.results)
     command = ["-m", "benchmarks.first_call", "--here", "--backend", arguments.backend]
     command += ["--rows", str(size[0]), "--n-components", str(size[1])]
     command += ["--folder", arguments.folder] if arguments.folder else []

@@ -29,6 +29,12 @@ def digest(*arrays: Any) -> str:
     return found.hexdigest()
 
 
+def same(fits: list[dict[str, Any]]) -> dict[str, bool]:
+    """Say what all fits have alike."""
+    keys = ("labels", "graph", "log_p")
+    return {key: all(row[key] == fits[0][key] for row in fits) for key in keys}
+
+
 def main() -> None:
     """Run and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -65,12 +71,9 @@ def main() -> None:
             f"k = {row['n_clusters']}, labels {row['labels'][:12]}, {row['seconds']:.2f} s",
             flush=True,
         )
-    same = {
-        key: all(row[key] == fits[0][key] for row in fits) for key in ("labels", "graph", "log_p")
-    }
-    print(f"the same in all {len(fits)} fits: {same}")
-    content = {"data": f"{data}, {X.shape[0]} x {X.shape[1]}", "same": same, "fits": fits}
-    print(write(f"repeat-{arguments.backend}", content, arguments.results))
+        content = {"data": f"{data}, {X.shape[0]} x {X.shape[1]}", "same": same(fits), "fits": fits}
+        write(f"repeat-{arguments.backend}", content, arguments.results)
+    print(f"the same in all {len(fits)} fits: {content['same']}")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks.calibration.page import calibration_page
 from benchmarks.markdown import machine, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
+from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS
 from specialk_gpu.bench.cases import Case
 
@@ -190,6 +191,47 @@ def repeated(content: dict[str, Any]) -> str:
     return f"The same bit for bit in {len(content['fits'])} fits of {content['data']}: {same}."
 
 
+def counted() -> str:
+    """Lay out what counts.jsonl has of its first commit and of its last."""
+    path = RESULTS / "counts.jsonl"
+    found = {stamp["commit"]: stamp for stamp in stamps(path)} if path.exists() else {}
+    if len(found) < 2:
+        return "Not counted yet."
+    ends = [next(iter(found)), next(reversed(found))]
+    rows: dict[str, list[Any]] = {}
+    for row in read(path):
+        stage, commit = row["task"]["stage"], row["task"]["commit"]
+        if commit in ends:
+            rows.setdefault(stage, [None, None])[ends.index(commit)] = row
+    rows = {stage: pair for stage, pair in rows.items() if all(pair)}
+    names = ("waits", "calls", "launches", "h2d", "d2h")
+    lines = []
+    for stage, pair in rows.items():
+        cells = [[count_cell(row, name) for row in pair] for name in names]
+        lines.append([stage, *(f"{old} → {new}" for old, new in cells)])
+    head = ["stage", "waits", "calls of CuPy", "own kernels", "to the device", "to the host"]
+    largest = [row["result"] for row in list(rows.values())[-1]]
+    waits = [f"{x['waits']:,} in {x['iterations']:,} iterations" for x in largest]
+    calls = [f"{x['calls']:,}" for x in largest]
+    return f"""{table(head, lines)}
+
+The sweep waits about once for each iteration of k-means, and did before: {waits[0]}, now
+{waits[1]}. It calls CuPy {calls[1]} times instead of {calls[0]}. Where the commit before
+*fails*, it asks sparse matrices for their device, which those of CuPy 14 do not say: it would have
+failed on a device too.
+
+Before is {ends[0][:7]}, after {ends[1][:7]}. Counted on {machine(found[ends[1]])}"""
+
+
+def count_cell(row: dict[str, Any], name: str) -> str:
+    """Write a count, of copies with their bytes, or the error in its place."""
+    if "error" in row:
+        return f"fails: {row['error'].splitlines()[0].strip(': ')}" if name == "waits" else "-"
+    n_bytes = row["result"].get(f"{name}_bytes")
+    size = f"{n_bytes / 1000:,.0f} kB" if n_bytes and n_bytes >= 1000 else f"{n_bytes} B"
+    return f"{row['result'][name]:,}" + (f", {size}" if n_bytes else "")
+
+
 def seconds(x: float | None) -> str:
     """Write seconds to three digits."""
     if x is None:
@@ -249,6 +291,15 @@ decides by the paper's rule here, as theirs does; what the default rule takes be
 `python -m benchmarks.repeat --folder FOLDER --backend BACKEND`.
 
 {measured(repeated, "repeat")}
+
+## Waits, calls and copies
+
+`python -m benchmarks.counts`, and for another commit `--package FOLDER`: how often the host waits
+for the device, calls functions of CuPy, launches kernels of ours and copies, before and after the
+work on waits. These are counts on the stand-in for CuPy ({{doc}}`contributing`), no times, and the
+data are made up. A stage finds its input on the device, but for the whole fit.
+
+{counted()}
 """
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from specialk_gpu import knn_graph, zz_top
-from specialk_gpu.backend import cpu
+from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.bench import OURS, SIZES, STAGES, suite
 from specialk_gpu.bench.cases import Case, Inputs, cases, mixture, prepare
 from specialk_gpu.bench.fits import cluster_inertia, compare_inertia, plain_log_p
@@ -283,12 +283,30 @@ def test_command_fails_where_we_are_stopped_and_where_files_are_missing(
     assert "is no folder" in capsys.readouterr().err
 
 
+@pytest.mark.gpu
+def test_a_stage_is_counted(waits, monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
+    from benchmarks import counts
+
+    stage = "bounds of 30 clusters, 1,500 x 32"
+    found = counts.count({"stage": stage})
+    given, run = counts.STAGES[stage]()
+    given = get_backend("cuda").asarray(given)
+    with waits() as expected:
+        run(given)
+    assert (found["waits"], found["calls"]) == (expected.waits, expected.calls)
+    assert found["kernels"] == dict(expected.launches)
+    assert found["d2h_bytes"] == expected.bytes["d2h"]
+    assert found["iterations"] == 0
+
+
 def test_pages_and_figures_are_laid_out_from_results(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
     from benchmarks import compare, reach, stamp, tables
 
     monkeypatch.setattr(tables, "RESULTS", tmp_path)
     assert tables.benchmarks_page().count("Not measured yet.") == 8
+    assert "Not counted yet." in tables.benchmarks_page()
     assert all(found is None for *_, found in reach.figures(tmp_path))
     fit = {
         "case": Case("fit", "mixture", 1_000_000, 128, n=200)._asdict(),

@@ -38,6 +38,7 @@ def install():
     module("cupy.cuda.runtime", device.RUNTIME)
     module("cupy.cuda.cublas", device.CUBLAS, checked=False)
     module("cupy.cuda.device", {}, checked=False, get_cublas_handle=lambda: 0, Device=device.Device)
+    module("cupy.cuda.nvrtc", {}, checked=False, compileProgram=lambda *_: None)  # never called
     module("cupy.cuda.compiler", {}, checked=False, CompileException=device.CompileException)
     module("cupy.cuda.memory", {}, checked=False, OutOfMemoryError=device.OutOfMemoryError)
     module("cupyx", {})
