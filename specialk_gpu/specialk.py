@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from numbers import Integral, Real
 from types import ModuleType
 from typing import Any, ClassVar
@@ -586,7 +587,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         if wanted == "auto":
             wanted = 200 if m < 5000 else 1000
         n = max(1, min(int(wanted), m - 1))
-        pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=rng)
+        own = deepcopy(rng)  # so that k-means draws the same, however much a solver draws
+        pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=own)
         n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).astype(np.int64).sum())
         if n_isolated:
             warnings.warn(
