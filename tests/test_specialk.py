@@ -212,12 +212,6 @@ def test_solvers_and_copies_of_the_affinity_agree():
 # -- seeds: C37 -----------------------------------------------------------------------------------
 
 
-def test_equal_seeds_give_equal_fits():
-    first, again = fit(BLOBS, random_state=5), fit(BLOBS, random_state=5)
-    np.testing.assert_array_equal(first.embedding_, again.embedding_)
-    assert [s.inertia for s in first.path_] == [s.inertia for s in again.path_]
-
-
 def test_random_state_instance_is_consumed():
     rng = np.random.RandomState(5)
     first = fit(BLOBS, random_state=rng, n_clusters=20, n_init=1).path_[0].inertia
