@@ -356,6 +356,8 @@ def affinity_matrix(W: Any) -> Any:
             f"{tuple(W.shape)}. Features go with another affinity."
         )
         raise ValueError(msg)
+    if not bk.sparse.issparse(W):
+        W = W.astype(np.float64)  # CuPy makes no sparse matrix of integers, or of float16
     W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
     W.sum_duplicates()
     rows_of_entries(W, "affinity entries")

@@ -65,8 +65,13 @@ def checked(
         )
         raise TypeError(msg)
     min_rows = 1 if fitted else 2
+    if on_device and precomputed:
+        if X.shape[0] < min_rows:
+            msg = f"X must have at least {min_rows} rows, got shape {tuple(X.shape)}."
+            raise ValueError(msg)
+        return X
     if on_device:
-        return X if precomputed else features(X, min_rows)
+        return features(X, min_rows)
     X = _of_numpy(X)
     _refuse_text(X)
     dtype = _dtype_of(X)

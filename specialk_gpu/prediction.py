@@ -79,9 +79,7 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
     xp = bk.xp
     S = bk.sparse.csr_matrix(S, dtype=np.float64)
     row = rows_of_entries(S, "similarities")
-    largest = float(S.data.max()) if S.nnz else 0.0
-    if largest > 1e150:  # sums must stay finite
-        S = S / largest
+    S.data = xp.ldexp(S.data, -S.shape[1].bit_length())  # sums of a row stay finite
     place = row * n_clusters + labels[S.indices]
     whole = xp.rint(xp.ldexp(S.data, _growth(bk, S)[row]))  # sums are exact, in any order
     total = xp.bincount(place, whole, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)

@@ -445,3 +445,22 @@ def test_device_input_on_the_numpy_backend_is_refused_with_the_cure():
 def test_auto_takes_what_answers_and_says_which():
     model, _ = fit(cpu, BLOBS, backend="auto")
     assert model.backend_ == ("numpy" if cuda_verdict().reason else "cuda")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", ["float16", "int64", "uint8", "bool"])
+def test_a_dense_affinity_on_the_device_may_have_any_dtype(dtype):
+    cupy = pytest.importorskip("cupy")
+    A = np.kron(np.eye(2), 1 - np.eye(20))
+    A[0, 20] = A[20, 0] = 1
+    settings = {"affinity": "precomputed", "random_state": 0, "n_clusters": 2}
+    found = SpecialK(backend="cuda", **settings).fit(cupy.asarray(A.astype(dtype)))
+    expected = SpecialK(backend="numpy", **settings).fit(A)
+    np.testing.assert_array_equal(found.labels_.get(), expected.labels_)
+
+
+@pytest.mark.gpu
+def test_an_affinity_of_one_row_on_the_device_is_refused():
+    cupy = pytest.importorskip("cupy")
+    with pytest.raises(ValueError, match="X must have at least 2 rows"):
+        SpecialK(backend="cuda", affinity="precomputed").fit(cupy.ones((1, 1)))

@@ -270,3 +270,16 @@ def test_cosine_does_not_see_lengths(bk):
     np.testing.assert_array_equal(fit(X, bk, metric="cosine").labels_, fit(unit, bk).labels_)
     with pytest.raises(ValueError, match="rows that are not zero, got 1 that are, .* row 2"):
         fit(np.r_[X[:2], np.zeros((1, 20)), X], bk, metric="cosine")
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1.0, 1e300])
+def test_shares_of_a_row_do_not_depend_on_the_other_rows(bk, scale):
+    X = np.random.default_rng(0).random((40, 2))
+    W = knn_graph(X, 8)
+    settings = {"affinity": "precomputed", "n_clusters": 3, "random_state": 0}
+    model = SpecialK(backend=bk.name, **settings).fit(W)
+    row = W[:1].toarray()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # as that no row of the fit is like it
+        alone, together = (model.predict_proba(S) for S in (row, np.r_[row * scale, row * 1e300]))
+    np.testing.assert_allclose(together, np.r_[alone, alone], rtol=1e-12)

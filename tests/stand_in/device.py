@@ -134,10 +134,11 @@ def compiled(code):
     key = hashlib.sha256("".join([*COMPILER, source, HEADER.read_text()]).encode()).hexdigest()[:20]
     path = Path(tempfile.gettempdir()) / f"kernels-on-host-{key}.so"
     if not path.exists():
-        own = path.with_suffix(f".{os.getpid()}")
-        own.with_suffix(".cpp").write_text(source)
-        subprocess.run([*COMPILER, "-o", own, own.with_suffix(".cpp")], check=True)
+        own, text = (path.with_suffix(f".{os.getpid()}{end}") for end in (".so", ".cpp"))
+        text.write_text(source)
+        subprocess.run([*COMPILER, "-o", own, text], check=True)
         own.replace(path)
+        text.unlink()
     return ctypes.CDLL(str(path)), kernels
 
 
