@@ -42,8 +42,10 @@ __all__ = [
     "as_float32",
     "asarray",
     "assign",
+    "bin_sums",
     "center_order",
     "column_dots",
+    "components_of",
     "connected_components",
     "describe",
     "device_of",
@@ -69,7 +71,9 @@ __all__ = [
     "products",
     "rank_candidates",
     "remember",
+    "repeated",
     "row_hashes",
+    "segment_max",
     "segment_sum",
     "select_smallest",
     "sparse",
@@ -266,11 +270,34 @@ def row_hashes(X: np.ndarray, factors: np.ndarray) -> np.ndarray:
 
 def connected_components(W: sparse.csr_matrix) -> tuple[int, np.ndarray]:
     """Return the number of connected components and each row's, numbered by first row."""
+    return components_of(W.indptr, W.indices)
+
+
+def components_of(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, np.ndarray]:
+    """See `connected_components`; of a symmetric pattern of entries."""
+    content = np.ones(indices.size, dtype=np.int8), indices, indptr
+    W = sparse.csr_matrix(content, shape=(indptr.size - 1,) * 2)
     count, labels = _connected_components(W, directed=False)
     _, first = np.unique(labels, return_index=True)
     rank = np.empty(count, dtype=np.int64)
     rank[np.argsort(first)] = np.arange(count)
     return count, rank[labels]
+
+
+def bin_sums(bins: np.ndarray, weights: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return the sums (n_bins,) of weights by bin; they must be exact in any order."""
+    return np.bincount(bins, weights, n_bins) if bins.size else np.zeros(n_bins)
+
+
+def repeated(count: np.ndarray) -> np.ndarray:
+    """Return 0 so many times as count says, then 1, ..."""
+    return np.repeat(np.arange(count.size), count)
+
+
+def segment_max(x: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the largest of x[start], ..., x[end - 1] for each start and end, of rising starts."""
+    bounds = np.stack([start, end], axis=1).ravel()
+    return np.maximum.reduceat(x, bounds[:-1] if bounds[-1] == x.size else bounds)[::2]
 
 
 def locality_order(W: sparse.csr_matrix) -> np.ndarray | None:
@@ -313,21 +340,29 @@ def spmm(
     number = X.dtype.type
     data = A.data if alpha == 1 else A.data * number(alpha)
     step = max(1, 2**17 // width)  # rows of out that stay in the cache
-    work = np.empty((min(step, m), width), dtype=X.dtype)
-    for start in range(0, m, step):
+
+    def run(start: int) -> None:
         rows = slice(start, min(start + step, m))
         part = out[rows]
+        work = np.empty(part.shape, dtype=X.dtype)
         if beta:
             part *= number(beta)
         else:
             part[...] = 0
         if source is not None:
-            part += np.multiply(source[rows], weights, out=work[: len(part)])
+            part += np.multiply(source[rows], weights, out=work)
         if shift:
-            part -= np.multiply(X[rows], number(alpha * shift), out=work[: len(part)])
+            part -= np.multiply(X[rows], number(alpha * shift), out=work)
         indptr = A.indptr[start : rows.stop + 1]
         # what A @ X calls, but adding to what is there
         csr_matvecs(part.shape[0], m, width, indptr, A.indices, data, X.ravel(), part.ravel())
+
+    starts = range(0, m, step)
+    if A.nnz * width < SHARED_ENTRIES:
+        for start in starts:
+            run(start)
+    else:
+        map_chunks(run, starts)
 
 
 def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:

@@ -24,8 +24,10 @@ __all__ = [
     "as_float32",
     "asarray",
     "assign",
+    "bin_sums",
     "center_order",
     "column_dots",
+    "components_of",
     "connected_components",
     "describe",
     "device_of",
@@ -52,7 +54,9 @@ __all__ = [
     "products",
     "rank_candidates",
     "remember",
+    "repeated",
     "row_hashes",
+    "segment_max",
     "segment_sum",
     "select_smallest",
     "sparse",
@@ -89,6 +93,7 @@ SUM_THREADS = 64
 SUM_SLOTS = 48  # labels of a block of `segment_sum`
 SUM_PARTS = 64  # of the rows at most, with sums of their own
 SUM_BYTES = 2**29
+MAX_THREADS = 128  # of a segment whose largest entry is sought
 STEP_THREADS = 128
 DRAW_THREADS = 256
 MAX_ENTRIES = 2**31 - 1  # of a matrix that `spmm` multiplies
@@ -380,12 +385,17 @@ def pair_sq_distances(X: cp.ndarray, rows: cp.ndarray, columns: cp.ndarray) -> c
 
 
 def connected_components(W: sparse.csr_matrix) -> tuple[int, cp.ndarray]:
-    """See `cpu.connected_components`; the least row of each is its root."""
-    m = W.shape[0]
+    """See `cpu.connected_components`."""
+    return components_of(W.indptr, W.indices)
+
+
+def components_of(indptr: cp.ndarray, indices: cp.ndarray) -> tuple[int, cp.ndarray]:
+    """See `cpu.components_of`; the least row of each is its root."""
+    m = indptr.size - 1
     assert m < 2**31
     if m == 0:
         return 0, cp.zeros(0, dtype=np.int64)
-    content = W.indptr.astype(np.int64, copy=False), W.indices.astype(np.int32, copy=False)
+    content = indptr.astype(np.int64, copy=False), indices.astype(np.int32, copy=False)
     rows = cp.arange(m, dtype=np.int32)
     parent, root = rows.copy(), cp.empty_like(rows)
     blocks = (m + WARPS - 1) // WARPS
@@ -586,6 +596,31 @@ def sums_of_minima(first: cp.ndarray, second: cp.ndarray, owner: cp.ndarray, n: 
 def largest(x: cp.ndarray, n: int) -> cp.ndarray:
     """See `cpu.largest`."""
     return cp.argsort(-x, axis=1, kind="stable")[:, :n]
+
+
+def repeated(count: np.ndarray) -> cp.ndarray:
+    """See `cpu.repeated`."""
+    ends = np.cumsum(count)
+    entries = cp.arange(int(ends[-1]) if ends.size else 0)
+    return cp.searchsorted(cp.asarray(ends), entries, side="right")
+
+
+def bin_sums(bins: cp.ndarray, weights: cp.ndarray, n_bins: int) -> cp.ndarray:
+    """See `cpu.bin_sums`; does not wait, as CuPy's bincount does to check the bins."""
+    sums = cp.zeros(n_bins)
+    if bins.size:
+        arguments = (bins.astype(np.int64, copy=False), weights, np.int64(bins.size), sums)
+        blocks = (-(-bins.size // SUM_THREADS),)
+        _kernel("bins", "add_to_bins", np.float64)(blocks, (SUM_THREADS,), arguments)
+    return sums
+
+
+def segment_max(x: cp.ndarray, start: np.ndarray, end: np.ndarray) -> cp.ndarray:
+    """See `cpu.segment_max`."""
+    out = cp.empty(start.size)
+    arguments = (x, cp.asarray(start), cp.asarray(end), out)
+    _kernel("maximum", "segment_max", np.float64)((start.size,), (MAX_THREADS,), arguments)
+    return out
 
 
 def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> None:  # noqa: ARG001
