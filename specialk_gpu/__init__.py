@@ -11,7 +11,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specialk_gpu.bounds import attainable_log_p, cluster_stats, zz_top
     from specialk_gpu.chebyshev import ConvergenceError
     from specialk_gpu.duplicates import CopiesWarning
     from specialk_gpu.eigen import eigenpairs
@@ -25,23 +24,27 @@ if TYPE_CHECKING:
     )
     from specialk_gpu.kmeans import kmeans
     from specialk_gpu.neighbors import nearest_neighbors, neighbors_among
+    from specialk_gpu.selection.bounds import attainable_log_p, cluster_stats, zz_top
+    from specialk_gpu.selection.cut_test import cut_test
+    from specialk_gpu.selection.path import CalibrationWarning, LimitWarning, PowerWarning
+    from specialk_gpu.selection.sweep import decide, sweep
     from specialk_gpu.specialk import SpecialK
-    from specialk_gpu.sweep import CalibrationWarning, LimitWarning, PowerWarning, decide, sweep
 
 __version__ = "0.1.0"
 
 _HOME = {
     "SpecialK": "specialk",
-    "CalibrationWarning": "sweep",
+    "CalibrationWarning": "selection.path",
     "ConvergenceError": "chebyshev",
     "CopiesWarning": "duplicates",
     "GraphWarning": "graph",
-    "LimitWarning": "sweep",
-    "PowerWarning": "sweep",
+    "LimitWarning": "selection.path",
+    "PowerWarning": "selection.path",
     "affinity_matrix": "graph",
-    "attainable_log_p": "bounds",
-    "cluster_stats": "bounds",
-    "decide": "sweep",
+    "attainable_log_p": "selection.bounds",
+    "cluster_stats": "selection.bounds",
+    "cut_test": "selection.cut_test",
+    "decide": "selection.sweep",
     "eigenpairs": "eigen",
     "embed": "embedding",
     "kmeans": "kmeans",
@@ -50,8 +53,8 @@ _HOME = {
     "neighbors_among": "neighbors",
     "neighbors_graph": "graph",
     "radius_graph": "graph",
-    "sweep": "sweep",
-    "zz_top": "bounds",
+    "sweep": "selection.sweep",
+    "zz_top": "selection.bounds",
 }
 
 __all__ = [
@@ -66,6 +69,7 @@ __all__ = [
     "affinity_matrix",
     "attainable_log_p",
     "cluster_stats",
+    "cut_test",
     "decide",
     "eigenpairs",
     "embed",
@@ -92,7 +96,7 @@ def __dir__() -> list[str]:
 
 
 class _Package(ModuleType):
-    """Keeps `sweep` and `kmeans` the functions when the modules of those names are loaded."""
+    """Keeps `kmeans` the function when the module of that name is loaded."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _HOME or not isinstance(value, ModuleType):

@@ -90,6 +90,6 @@ def without_copies(X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
         f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
         f"{X.shape[0]}; copies share their row's label.",
         CopiesWarning,
-        stacklevel=6,
+        stacklevel=5,
     )
     return X[first], group

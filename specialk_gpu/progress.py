@@ -40,10 +40,10 @@ class Clock:
         self.bk, self.timings, self.since = bk, timings, time.perf_counter()
 
     def stop(self, stage: str, detail: str) -> None:
-        """Book the time since the last stop under `stage`."""
+        """Book the time since the last stop under `stage`, beside what is booked there."""
         self.bk.synchronize()
         now = time.perf_counter()
-        self.timings[stage] = now - self.since
+        self.timings[stage] = self.timings.get(stage, 0.0) + now - self.since
         logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
         self.since = now
 

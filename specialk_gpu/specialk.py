@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClusterMixin
@@ -18,7 +18,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import __version__
 from specialk_gpu.backend import BACKENDS, get_backend, is_device_array
-from specialk_gpu.bottlenecks import NEAR, WIDE, Bottlenecks
 from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.duplicates import without_copies
 from specialk_gpu.eigen import SOLVERS, Eigenpairs, eigenpairs
@@ -35,8 +34,11 @@ from specialk_gpu.graph import (
 from specialk_gpu.inputs import checked, in_kind_of, to_backend
 from specialk_gpu.prediction import shares_of_neighbors, shares_of_similarities
 from specialk_gpu.progress import Clock, followed
+from specialk_gpu.selection.cut_test import NEAR, WIDE, CutGraphs
+from specialk_gpu.selection.merging import Tree
+from specialk_gpu.selection.search import membership, search
+from specialk_gpu.selection.sweep import STOPPING, sweep
 from specialk_gpu.storage import OnDevice, load, on_host, save
-from specialk_gpu.sweep import SELECTIONS, sweep
 
 __all__ = ["SpecialK"]
 
@@ -44,11 +46,12 @@ REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
     "sweep": "Lower n_init, n_kmeans_components or max_clusters.",
+    "search": "Cluster a sample of the rows.",
 }
 
 
 NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that say nothing about a result
-KEPT = ("_voters", "_votes", "_distinct", "_settings")  # beside what ends in an underscore
+KEPT = ("_voters", "_votes", "_distinct", "_settings", "_tree")  # beside what ends in an underscore
 
 
 class _Late:
@@ -74,27 +77,34 @@ class _Late:
 
 
 class SpecialK(ClusterMixin, BaseEstimator):
-    r"""Spectral clustering that finds the number of clusters, one included [HD19].
+    r"""Spectral clustering that finds the number of clusters, one included.
 
-    Builds a neighbour graph W, takes its n eigenpairs of largest magnitude, and clusters the
-    rows of :math:`D = |V||\Lambda|^{1/2}` by k-means for k = 1, 2, ... For every pair of clusters
-    a p says how likely such a split of one cluster in two is; the first k with a pair above `alpha`
-    is one too many. By default it is the calibrated p, of bottlenecks in the graph; the paper's is
-    the ZZ Top Bound.
+    Builds a neighbour graph W and takes its leading eigenpairs. By default the graph is cut into
+    fragments finer than any answer, and the least separate two are merged until a test finds a
+    clear gap between every two clusters. ``criterion="zz_top"`` is SpecialK [HD19] whole: k-means
+    on :math:`D = |V||\Lambda|^{1/2}` for k = 2, 3, ..., until the ZZ Top Bound of a pair of
+    clusters exceeds `alpha`.
 
     Parameters
     ----------
     alpha : float, default=0.01
         Level of the test, in (0, 1).
     n_clusters : int, default=None
-        Cluster for this k and skip the test.
-    min_clusters, max_clusters : int, default=1 and 50
-        Bounds on k. Ending at the largest warns and sets `limit_reached_`.
+        Find so many clusters and skip the test.
+    min_clusters, max_clusters : int, default=1 and None
+        Bounds on k. None is as many as the rows allow, for criterion="zz_top" 50. Ending at the
+        largest warns and sets `limit_reached_`.
+    criterion : {"cut", "zz_top"}, default="cut"
+        What decides: the cut test (see ``specialk_gpu.selection.cut_test``), or the ZZ Top Bound
+        with all settings of the paper.
+    stopping : {"first", "watershed"}, default="first"
+        For criterion="zz_top": the k before the first rejected one; or the last k before the
+        largest drop in the bound's certainty.
     affinity : {"nearest_neighbors", "radius_neighbors", "precomputed"}
         W_C, the normalised graph of the nearest neighbours (default); W_R, the graph of all
         pairs within a radius; or X is itself a symmetric matrix of similarities.
     n_neighbors : int, default=10
-        Neighbours of each row; for W_R those that `coverage` of the rows must have. Bottlenecks are
+        Neighbours of each row; for W_R those that `coverage` of the rows must have. Gaps are
         looked for in this graph if it is of 10 to 29, else in that of 10, and in that of 30.
     coverage : float, default=0.99
         For W_R: share of the rows with `n_neighbors` others within the radius.
@@ -103,23 +113,21 @@ class SpecialK(ClusterMixin, BaseEstimator):
     metric : {"euclidean", "cosine"}
         Distance between rows; "cosine" scales them to length 1 first. For others, precompute.
     n_components : int or "auto", default="auto"
-        n, the number of eigenpairs: the more, the finer the splits that the bound accepts; to the
-        calibrated p it matters little. "auto" is 200 below 5,000 rows and 1,000 from there on;
-        never more than m - 1.
+        n, the number of eigenpairs. "auto" is as many as there are fragments, and for
+        criterion="zz_top" 200 below 5,000 rows and 1,000 from there on: the more, the finer the
+        splits that the bound accepts. Never more than m - 1.
     n_kmeans_components : int or None, default=50
-        Columns of D, those of largest norm, that k-means sees; None for all. The bound takes all.
+        For criterion="zz_top": columns of D, those of largest norm, that k-means sees; None for
+        all. The bound takes all.
     drop_correlated : float, default=None
         Drop columns of D whose Spearman correlation with a larger one exceeds it.
     full_path : bool, default=False
-        Go on to `max_clusters` after the decision.
-    selection : {"calibrated", "first", "watershed"}, default="calibrated"
-        What decides: the calibrated p (see ``specialk_gpu.bottlenecks``); or the bound, which is
-        the paper's rule; or the largest drop in the bound's certainty, after the last such k.
+        Whether the path goes on to `max_clusters` after the decision.
     n_pairs : int, default=None
-        Compute the bound of the pairs of highest cut only; None for all.
+        For criterion="zz_top": compute the bound of the pairs of highest cut only; None for all.
     n_init : int, default=10
-        Restarts of k-means for each k, and three times the swaps in each round after them; 1 goes
-        without swaps.
+        For criterion="zz_top": restarts of k-means for each k, and three times the swaps in each
+        round after them; 1 goes without swaps.
     eigen_solver : {"auto", "dense", "lanczos", "chebyshev"}, default="auto"
         See `specialk_gpu.eigenpairs`.
     tol : float, default=1e-8
@@ -136,13 +144,18 @@ class SpecialK(ClusterMixin, BaseEstimator):
     ----------
     labels_ : int32 array of shape (m,)
         In 0, ..., `n_clusters_` - 1, by falling size of the cluster. Copies of a row share
-        its label wherever they crowd out its neighbours (a warning says so). Isolated rows are
-        labelled by the centre nearest to the origin of D.
+        its label wherever they crowd out its neighbours (a warning says so). Labels of isolated
+        rows mean nothing: for criterion="zz_top", that of the centre nearest to the origin of D.
     n_clusters_ : int
     path_ : Path of Step
-        One row per k tried: `k, log_p, pair, accepted, reason, inertia, labels,
-        log_p_calibrated`;
-        `path_.to_frame()` gives a DataFrame, `print(model.path_)` a table.
+        One row for each k: `k, log_p, pair, accepted, reason, labels`, and `log_p_level` for
+        criterion="cut", `log_zz_top, inertia` for "zz_top"; `path_.to_frame()` gives a DataFrame,
+        `print(model.path_)` a table.
+    tree_ : Tree
+        For criterion="cut": `leaf` (m,), `children` (K - 1, 2) and `log_p` (K,), as in
+        AgglomerativeClustering; ``tree_.to_linkage()`` is scipy's.
+    membership_ : float64 array of shape (m, k)
+        Share of the lazy walks of ten steps from each row that end in each cluster.
     eigenvalues_ : float64 array of shape (n,)
         By falling magnitude.
     embedding_ : float64 array of shape (m, n)
@@ -170,7 +183,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
     Notes
     -----
     Arrays are of the kind that came in: of PyTorch, JAX or CuPy for an array of theirs on a device,
-    NumPy for everything else. Costs O(m² d) for the graph, O(m n²) for the eigenpairs, and
+    NumPy for everything else. Costs O(m² d) for the graph, O(m n²) for the eigenpairs, O(m K²) for
+    K fragments and O(K) sorts of their rows for merging; for criterion="zz_top" instead
     O(m (k n_init d' + n)) for each k, d' being `n_kmeans_components`; memory O(m (d + n)).
 
     References
@@ -191,7 +205,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "min_clusters": [Interval(Integral, 1, None, closed="left")],
-        "max_clusters": [Interval(Integral, 1, None, closed="left")],
+        "max_clusters": [Interval(Integral, 1, None, closed="left"), None],
+        "criterion": [StrOptions({"cut", "zz_top"})],
+        "stopping": [StrOptions(set(STOPPING))],
         "affinity": [StrOptions({"nearest_neighbors", "radius_neighbors", "precomputed"})],
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "coverage": [Interval(Real, 0, 1, closed="right")],
@@ -201,7 +217,6 @@ class SpecialK(ClusterMixin, BaseEstimator):
         "n_kmeans_components": [Interval(Integral, 1, None, closed="left"), None],
         "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
         "full_path": ["boolean"],
-        "selection": [StrOptions(set(SELECTIONS))],
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
         "n_init": [Interval(Integral, 1, None, closed="left")],
         "eigen_solver": [StrOptions(set(SOLVERS))],
@@ -217,7 +232,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
         *,
         n_clusters: int | None = None,
         min_clusters: int = 1,
-        max_clusters: int = 50,
+        max_clusters: int | None = None,
+        criterion: str = "cut",
+        stopping: str = "first",
         affinity: str = "nearest_neighbors",
         n_neighbors: int = 10,
         coverage: float = 0.99,
@@ -227,7 +244,6 @@ class SpecialK(ClusterMixin, BaseEstimator):
         n_kmeans_components: int | None = 50,
         drop_correlated: float | None = None,
         full_path: bool = False,
-        selection: str = "calibrated",
         n_pairs: int | None = None,
         n_init: int = 10,
         eigen_solver: str = "auto",
@@ -240,6 +256,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
         self.n_clusters = n_clusters
         self.min_clusters = min_clusters
         self.max_clusters = max_clusters
+        self.criterion = criterion
+        self.stopping = stopping
         self.affinity = affinity
         self.n_neighbors = n_neighbors
         self.coverage = coverage
@@ -249,7 +267,6 @@ class SpecialK(ClusterMixin, BaseEstimator):
         self.n_kmeans_components = n_kmeans_components
         self.drop_correlated = drop_correlated
         self.full_path = full_path
-        self.selection = selection
         self.n_pairs = n_pairs
         self.n_init = n_init
         self.eigen_solver = eigen_solver
@@ -260,6 +277,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     embedding_ = _Late()
     affinity_matrix_ = _Late()
+    membership_ = _Late()
 
     def __sklearn_tags__(self) -> Any:
         """Describe the estimator to scikit-learn."""
@@ -296,7 +314,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             If backend="cuda" and CUDA cannot run.
         """
         self._validate_params()
-        if self.min_clusters > self.max_clusters:
+        if self.max_clusters is not None and self.min_clusters > self.max_clusters:
             msg = (
                 "min_clusters must be at most max_clusters, got "
                 f"min_clusters={self.min_clusters}, max_clusters={self.max_clusters}."
@@ -335,57 +353,165 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 self._check_counts(X.shape[0], "distinct rows" if group is not None else "rows")
                 W, radius = self._graph(bk, X)
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
-        with _memory_explained(bk, "eigenpairs"):
-            pairs = self._eigenpairs(W, rng)
-            clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
-            D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
-            pairs = pairs._replace(vectors=None)  # D has what is needed of them
-            clock.stop("embedding", f"{D.shape[1]} columns")
-        with _memory_explained(bk, "sweep"):
-            result = sweep(
-                D,
-                W=self._bottlenecks(X, W) if self.selection == "calibrated" else None,
-                alpha=self.alpha,
-                n_clusters=self.n_clusters,
-                min_clusters=self.min_clusters,
-                max_clusters=self.max_clusters,
-                full_path=self.full_path,
-                selection=self.selection,
-                n_pairs=self.n_pairs,
-                n_kmeans_components=self.n_kmeans_components,
-                n_init=self.n_init,
-                random_state=rng,
-            )
-        timings.update(result.timings)
+        self._warn_of_graph(W)
+        if self.criterion == "cut":
+            found = self._by_cut(bk, self._cut_graphs(X, W), W, rng, clock)
+        else:
+            found = self._by_zz_top(bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
-        self._votes = out(result.labels)
+        self._votes = out(found.labels)
         if late is OnDevice:
-            self._votes = OnDevice(result.labels, self._votes)
+            self._votes = OnDevice(found.labels, self._votes)
         kept = self.get_params(deep=False)
         self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
         self._distinct = None
         if group is not None:
             self._distinct = out(bk.xp.unique(group, return_index=True)[1])
             given = given[self._distinct] if late is OnDevice else X
-            D = D[group]
-            result = _spread(result, group)
+            found = found.spread(group)
         self._voters = self._rows_to_vote(given, X, late)
-        self.labels_ = out(result.labels)
-        self.n_clusters_ = result.n_clusters
-        self.path_ = type(result.path)(
-            step._replace(labels=out(step.labels)) for step in result.path
-        )
-        self.limit_reached_ = result.limit_reached
-        self.eigenvalues_ = out(pairs.values)
-        self.residuals_ = out(pairs.residuals)
-        self.embedding_ = late(D)
+        self.labels_ = out(found.labels)
+        self.n_clusters_ = found.n_clusters
+        self.path_ = found.path.with_labels(out)
+        self._tree = None if found.tree is None else found.tree._replace(leaf=out(found.tree.leaf))
+        self.membership_ = late(found.membership)
+        self.limit_reached_ = found.limit_reached
+        self.eigenvalues_ = out(found.pairs.values)
+        self.residuals_ = out(found.pairs.residuals)
+        self.embedding_ = late(found.D)
         self.affinity_matrix_ = late(W)
         self.radius_ = radius
-        self.n_graph_components_ = pairs.n_components
-        self.eigen_solver_ = pairs.solver
+        self.n_graph_components_ = found.pairs.n_components
+        self.eigen_solver_ = found.pairs.solver
         self.backend_ = bk.name
         self.timings_ = timings
         return self
+
+    def _by_cut(self, bk: ModuleType, graphs: CutGraphs, W: Any, rng: Any, clock: Clock) -> _Fit:
+        """Find clusters by the cut test."""
+        m = W.shape[0]
+        seeds = rng.randint(np.iinfo(np.int32).max, size=2).tolist()
+        known: dict[int, Eigenpairs] = {}
+
+        def pairs_of(n: int) -> Eigenpairs:
+            n = n if self.n_components == "auto" else int(self.n_components)
+            n = max(1, min(n, m - 1))
+            if n not in known:
+                known.clear()
+                with _memory_explained(bk, "eigenpairs"):
+                    known[n] = self._eigenpairs(W, n, seeds[0])
+                    clock.stop("eigenpairs", f"{n} by {known[n].solver}")
+            return known[n]
+
+        with _memory_explained(bk, "search"):
+            found = search(
+                graphs,
+                pairs_of,
+                clock,
+                alpha=self.alpha,
+                n_clusters=self.n_clusters,
+                min_clusters=self.min_clusters,
+                max_clusters=self.max_clusters,
+                full_path=self.full_path,
+                seed=seeds[1],
+            )
+        pairs = found.eigenpairs
+        D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
+        return _Fit(
+            found.n_clusters,
+            found.labels,
+            found.membership,
+            found.tree,
+            found.path,
+            found.limit_reached,
+            pairs._replace(vectors=None),
+            D,
+        )
+
+    def _by_zz_top(self, bk: ModuleType, W: Any, rng: Any, clock: Clock) -> _Fit:
+        """Find clusters as [HD19, Algorithm 1] does."""
+        m, n = W.shape[0], self.n_components
+        if n == "auto":
+            n = 200 if m < 5000 else 1000
+        with _memory_explained(bk, "eigenpairs"):
+            pairs = self._eigenpairs(W, max(1, min(int(n), m - 1)), rng)
+            clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
+            D = embed(pairs.values, pairs.vectors, drop_correlated=self.drop_correlated)
+            pairs = pairs._replace(vectors=None)  # D has what is needed of them
+            clock.stop("embedding", f"{D.shape[1]} columns")
+        self._warn_of_components(W, pairs)
+        with _memory_explained(bk, "sweep"):
+            found = sweep(
+                D,
+                alpha=self.alpha,
+                n_clusters=self.n_clusters,
+                min_clusters=self.min_clusters,
+                max_clusters=50 if self.max_clusters is None else self.max_clusters,
+                full_path=self.full_path,
+                stopping=self.stopping,
+                n_pairs=self.n_pairs,
+                n_kmeans_components=self.n_kmeans_components,
+                n_init=self.n_init,
+                random_state=rng,
+            )
+        clock.timings.update(found.timings)
+        shares = membership(W, found.labels, found.n_clusters)
+        return _Fit(
+            found.n_clusters,
+            found.labels,
+            shares,
+            None,
+            found.path,
+            found.limit_reached,
+            pairs,
+            D,
+        )
+
+    @property
+    def tree_(self) -> Tree:
+        """The tree of clusters; see the class."""
+        check_is_fitted(self, "labels_")
+        if self._tree is None:
+            msg = (
+                'there is no tree_ for criterion="zz_top": k-means starts anew for each k, and its '
+                'clusters are not nested. Use labels_at(k), or criterion="cut".'
+            )
+            raise AttributeError(msg)
+        return self._tree
+
+    def labels_at(self, k: int) -> Any:
+        """Return the labels of k clusters.
+
+        Parameters
+        ----------
+        k : int
+            Up to the number of leaves of ``tree_``; for criterion="zz_top" a k of the path.
+
+        Returns
+        -------
+        int32 array of shape (m,)
+            By falling size of the cluster. Levels of the tree are nested: those below
+            `n_clusters_` are unions of `labels_`, those above divide them further.
+
+        Raises
+        ------
+        ValueError
+            If there are no k clusters to be had.
+        NotFittedError
+            Before `fit`.
+        """
+        check_is_fitted(self, "labels_")
+        if self._tree is not None:
+            if not 1 <= k <= self._tree.n_leaves:
+                msg = f"k must lie between 1 and {self._tree.n_leaves}, got {k}."
+                raise ValueError(msg)
+            return self._tree.labels(k)
+        step = next((step for step in self.path_ if step.k == k), None)
+        if step is None:
+            known = [step.k for step in self.path_]
+            msg = f"k must be a number of clusters on the path, {known}, got {k}."
+            raise ValueError(msg)
+        return step.labels
 
     def predict(self, X: Any) -> Any:
         """Find the cluster of new rows, by the vote of the rows that were fitted.
@@ -586,41 +712,47 @@ class SpecialK(ClusterMixin, BaseEstimator):
             return knn_graph(X, n_neighbors, weights=self.weights), None
         return radius_graph(X, n_neighbors, coverage=self.coverage)
 
-    def _bottlenecks(self, X: Any, W: Any) -> Bottlenecks:
-        """Return where bottlenecks are looked for: the law of their p knows nearest neighbours."""
+    def _cut_graphs(self, X: Any, W: Any) -> CutGraphs:
+        """Return where gaps are looked for: the law of their p knows nearest neighbours."""
         if self.affinity == "precomputed" or W.shape[0] == 1:
-            return Bottlenecks(W)
+            return CutGraphs(W)
         known = (self.affinity, self.weights) == ("nearest_neighbors", "connectivity")
-        return Bottlenecks(W if known and NEAR <= self.n_neighbors < WIDE else None, X)
+        return CutGraphs(W if known and NEAR <= self.n_neighbors < WIDE else None, X)
 
-    def _eigenpairs(self, W: Any, rng: Any) -> Eigenpairs:
-        """Compute the eigenpairs, and say what is noteworthy about the graph."""
+    def _warn_of_graph(self, W: Any) -> None:
+        """Say what is noteworthy about the graph."""
         m = W.shape[0]
-        wanted = self.n_components
-        if wanted == "auto":
-            wanted = 200 if m < 5000 else 1000
-        n = max(1, min(int(wanted), m - 1))
-        pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=rng)
         n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).astype(np.int64).sum())
         if n_isolated:
+            what = "their embedding is zero"
+            if self.criterion == "zz_top" or self.affinity == "precomputed":
+                what += ", and their labels mean nothing"  # else the cut test's own graph has them
             warnings.warn(
-                f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, their "
-                "embedding is zero, and their labels mean nothing.",
+                f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, and "
+                f"{what}.",
                 GraphWarning,
                 stacklevel=5,
             )
-        elif pairs.n_components > 1:
+
+    def _warn_of_components(self, W: Any, pairs: Eigenpairs) -> None:
+        """Say that the graph falls apart, where D has few columns for each component."""
+        if pairs.n_components > 1 and bool((W.indptr[1:] > W.indptr[:-1]).all()):
             warnings.warn(
-                f"the graph has {pairs.n_components} connected components. Each is embedded "
-                "apart; components smaller than 1/n of the rows may not be told apart.",
+                f"the graph falls into {pairs.n_components} separate components, which is normal "
+                "for well-separated clusters. Each is embedded by itself; those smaller than 1/n "
+                "of the rows may not be told apart.",
                 GraphWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
+
+    def _eigenpairs(self, W: Any, n: int, random_state: Any) -> Eigenpairs:
+        """Compute n eigenpairs, and say if they could not be verified."""
+        pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=random_state)
         if not pairs.converged:
             if not pairs.complete or float(pairs.residuals.max()) > 1e3 * self.tol:
                 msg = f"the eigenpairs could not be verified. {pairs.message}"
                 raise ConvergenceError(msg)
-            warnings.warn(pairs.message, ConvergenceWarning, stacklevel=5)
+            warnings.warn(pairs.message, ConvergenceWarning, stacklevel=6)
         return pairs
 
 
@@ -632,6 +764,8 @@ def _memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
     except MemoryError as error:
         if error.args and type(error) is MemoryError and error.__cause__ is None:
             raise  # this library's, before anything was taken: it says all that
+        if str(error).startswith(tuple(f"{name}: " for name in REMEDIES)):
+            raise  # of a stage within this one
         msg = (
             f"{stage}: {error or 'an allocation failed'}. {bk.free_memory():,} bytes are free. "
             f"{REMEDIES[stage]}"
@@ -646,7 +780,25 @@ def _in_dtype(X: Any, dtype: Any) -> Any:
     return converted if bool((converted == X).all()) else X
 
 
-def _spread(result: Any, group: Any) -> Any:
-    """Give every copy the label of its row."""
-    steps = type(result.path)(step._replace(labels=step.labels[group]) for step in result.path)
-    return result._replace(labels=result.labels[group], path=steps)
+class _Fit(NamedTuple):
+    """What a fit has found, on the backend."""
+
+    n_clusters: int
+    labels: Any
+    membership: Any
+    tree: Tree | None
+    path: Any
+    limit_reached: bool
+    pairs: Eigenpairs
+    D: Any
+
+    def spread(self, group: Any) -> _Fit:
+        """Give every copy what its row has."""
+        tree = None if self.tree is None else self.tree.spread(group)
+        return self._replace(
+            labels=self.labels[group],
+            membership=self.membership[group],
+            tree=tree,
+            path=self.path.with_labels(lambda labels: labels[group]),
+            D=self.D[group],
+        )

@@ -7,6 +7,7 @@ version of the format, the parameters, and what is no array.
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 import zipfile
@@ -18,13 +19,14 @@ import numpy as np
 from scipy import sparse
 
 from specialk_gpu.backend import backend_of, is_device_array
-from specialk_gpu.sweep import Path as Steps
-from specialk_gpu.sweep import Step
+from specialk_gpu.selection.merging import Tree
+from specialk_gpu.selection.path import Path as Steps
+from specialk_gpu.selection.path import Step
 
 __all__ = ["OnDevice", "load", "on_host", "save"]
 
-FORMAT = 1
-STEP_NUMBERS = ("log_p", "inertia")  # kept as arrays, for they may be infinite
+FORMAT = 2
+STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # arrays: may be infinite
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 
 
@@ -40,7 +42,9 @@ def on_host(value: Any) -> Any:
     if isinstance(value, OnDevice):
         value = value.array if value.host is None else value.host
     if isinstance(value, Steps):
-        return Steps(step._replace(labels=on_host(step.labels)) for step in value)
+        return value.with_labels(on_host)
+    if isinstance(value, Tree):
+        return value._replace(leaf=on_host(value.leaf))
     if not is_device_array(value):
         return value
     bk = backend_of(value)
@@ -77,10 +81,15 @@ def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: 
     for name, value in state.items():
         if isinstance(value, Steps):
             for field in STEP_NUMBERS:
-                arrays[f"{name}.{field}"] = np.array([getattr(step, field) for step in value])
+                numbers = [getattr(step, field) for step in value]
+                arrays[f"{name}.{field}"] = np.array(numbers, dtype=np.float64)  # None as NaN
             arrays[f"{name}.labels"] = np.stack([step.labels for step in value])
             others = set(Step._fields) - {*STEP_NUMBERS, "labels"}
-            plain[name] = {"steps": [{f: getattr(step, f) for f in others} for step in value]}
+            steps = [{field: getattr(step, field) for field in others} for step in value]
+            plain[name] = {"steps": steps, "criterion": value.criterion}
+        elif isinstance(value, Tree):
+            arrays |= {f"{name}.{field}": getattr(value, field) for field in Tree._fields}
+            plain[name] = {"tree": True}
         elif sparse.issparse(value):
             arrays |= {f"{name}.{part}": getattr(value, part) for part in PARTS}
             plain[name] = {"shape": value.shape}
@@ -168,13 +177,18 @@ def _restored(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray]) -
     if "shape" in value:
         parts = tuple(arrays[f"{name}.{part}"] for part in PARTS)
         return sparse.csr_matrix(parts, shape=value["shape"])
+    if "tree" in value:
+        return Tree(*(arrays[f"{name}.{field}"] for field in Tree._fields))
     if "steps" not in value:
         return value["value"]
     labels = arrays[f"{name}.labels"]
-    numbers = {field: arrays[f"{name}.{field}"].tolist() for field in STEP_NUMBERS}
+    numbers = {
+        field: [None if math.isnan(number) else number for number in column]
+        for field, column in ((f, arrays[f"{name}.{f}"].tolist()) for f in STEP_NUMBERS)
+    }
     steps = []
     for i, other in enumerate(value["steps"]):
         pair = None if other["pair"] is None else tuple(other["pair"])
         own = {field: numbers[field][i] for field in STEP_NUMBERS}
         steps.append(Step(**other | own | {"pair": pair, "labels": labels[i]}))
-    return Steps(steps)
+    return Steps(steps, value["criterion"])

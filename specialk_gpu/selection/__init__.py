@@ -1,0 +1,1 @@
+"""What decides on the number of clusters."""

@@ -1,0 +1,514 @@
+r"""The cut test: whether the graph is thinner between two clusters than inside both.
+
+Lazy walks of ten steps end in cluster b, rather than in a, with some probability f. The thresholds
+of f cut the two clusters together in two: inside a, at their border, inside b. Where the two are
+one cluster, these cuts weigh the same, or fall off on both sides. A gap is a border whose cut is
+lighter than cuts on both sides; `null_distribution` says how probable such a border is inside one
+cluster.
+
+Cuts of few rows say little in the graph of 10 neighbours. Where the rows are known, the graph of 30
+neighbours decides on them: its cuts weigh more. But where its cut weighs far more than the
+length of the border explains, it has shortcut edges from one part of a set to another, as between
+the turns of a roll, and the null distribution is wider. Parts smaller than their
+neighbourhoods keep the p of the first graph.
+
+A part that no edge joins to others is compared with its own heaviest cut; and where the rows are
+known, its isolation is evidence by itself. Along a line, a gap is wider than the r spacings before
+it with probability 2^-r, in more dimensions with a smaller one, and there are m places for it; r is
+the least number of rows that a row on either side has nearer than the other side.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.duplicates import duplicate_groups
+from specialk_gpu.graph import affinity_matrix, knn_graph, normalised, symmetric_graph
+from specialk_gpu.neighbors import nearest_neighbors
+from specialk_gpu.selection.cuts import CutGraph, Cuts, connected_parts, heaviest_cut, prepare
+from specialk_gpu.selection.null_distribution import isolation_log_p, log_p_of
+
+__all__ = ["CutGraphs", "Gap", "Parts", "cut_test", "has_shortcuts"]
+
+NEAR, WIDE = 10, 30  # neighbours of a row in the first graph and in the second
+LEAST_ROWS = 3 * WIDE  # of a set with a second graph: in smaller ones most rows are neighbours
+THIN = 15  # weight of a cut, in the first graph, below which it says little
+SHORTCUTS = 2.5  # factor on the scale of the law for borders with shortcut edges
+CLEAR = math.log(1e-4)  # log p from which a thin border, or an isolated part, needs no second look
+
+
+class Gap(NamedTuple):
+    """The least clear gap between the clusters of a clustering.
+
+    Attributes
+    ----------
+    log_p : float
+        Natural logarithm of the probability of such a gap inside one cluster, times k - 1: one of
+        k - 1 clusters was split, the one where the split looked best.
+    pair : tuple of two int
+        The clusters on its two sides.
+    between, within : float
+        Weight of the cut at the border, and of the lighter of the heaviest cuts on both sides; both
+        0 where the isolation of a part decides.
+    length : float
+        Rows of the two sides together, divided by ``within``.
+    """
+
+    log_p: float
+    pair: tuple[int, int]
+    between: float
+    within: float
+    length: float
+
+
+class Measured(NamedTuple):
+    """What the test has measured of pairs: arrays of shape (p,), on the host.
+
+    Attributes
+    ----------
+    log_p
+        Not multiplied yet.
+    isolation
+        Log p of a gap around one of the two, which holds for any k; mostly 0.
+    between, within, length
+        See `Gap`.
+    doubtful
+        Whether the second graph is to decide.
+    density
+        Weight of the edges between the two, for each row of the smaller.
+    """
+
+    log_p: np.ndarray
+    isolation: np.ndarray
+    between: np.ndarray
+    within: np.ndarray
+    length: np.ndarray
+    doubtful: np.ndarray
+    density: np.ndarray
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """√(between / within), by which pairs of equal p are ranked."""
+        between = np.maximum(self.between, 0.0)
+        return np.sqrt(between / np.where(self.within > 0, self.within, np.inf))
+
+
+class CutGraphs:
+    """The graphs of a set of rows in which the test looks for gaps, each made when it is needed.
+
+    Parameters
+    ----------
+    W : csr_matrix of shape (m, m), or None
+        Symmetric similarities, trusted. With X, the graph of its 10 neighbours, if it is at hand.
+    X : float array of shape (m, d), optional
+        The rows. Duplicates are used once.
+
+    Attributes
+    ----------
+    n_rows : int
+        m.
+    """
+
+    def __init__(self, W: Any, X: Any = None) -> None:
+        self._W, self._X = W, X
+        self.n_rows = W.shape[0] if X is None else X.shape[0]
+        self._widths: dict[tuple[bytes, bool], float] = {}
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the rows are known."""
+        return self._X is not None
+
+    @cached_property
+    def _groups(self) -> Any:
+        """The first of each group of equal rows, and the group of each row; None if all differ."""
+        return None if self._X is None else duplicate_groups(self._X)
+
+    @cached_property
+    def _distinct(self) -> Any:
+        return self._X if self._groups is None else self._X[self._groups[0]]
+
+    @property
+    def n_distinct(self) -> int:
+        """The number of distinct rows."""
+        return self.n_rows if self._groups is None else int(self._groups[0].size)
+
+    def one_part(self) -> Any:
+        """Return the label 0 for all distinct rows."""
+        bk = backend_of(self._W if self._X is None else self._X)
+        return bk.xp.zeros(self.n_distinct, dtype=np.int32)
+
+    def distinct(self, values: Any) -> Any:
+        """Return the values of the distinct rows."""
+        return values if self._groups is None else values[self._groups[0]]
+
+    def spread(self, values: Any) -> Any:
+        """Give every row the value of the distinct row that it equals."""
+        return values if self._groups is None else values[self._groups[1]]
+
+    @cached_property
+    def near(self) -> CutGraph:
+        """The graph that was given, or that of the 10 neighbours of distinct rows."""
+        if self._W is not None and self._groups is None:
+            return prepare(self._W)
+        return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
+
+    @cached_property
+    def nearest(self) -> Any:
+        """The 30 nearest neighbours of each distinct row, or all others if they are fewer."""
+        return nearest_neighbors(self._distinct, min(WIDE, self._distinct.shape[0] - 1)).indices
+
+    @property
+    def has_second(self) -> bool:
+        """Whether the rows are known, and enough for a graph of 30 neighbours."""
+        return self._X is not None and self._distinct.shape[0] >= LEAST_ROWS
+
+    @cached_property
+    def wide(self) -> CutGraph:
+        """The graph of 30 neighbours, where `has_second`."""
+        return prepare(normalised(symmetric_graph(backend_of(self._X), self.nearest, None)))
+
+    @cached_property
+    def least_neighbors(self) -> float:
+        """The effective number of neighbours of the row that has fewest: (Σw)² / Σw²."""
+        S, bk = self.near.S, backend_of(self.near.S)
+        if not S.nnz:
+            return 0.0
+        xp, m = bk.xp, S.shape[0]
+        squares = bk.sparse.csr_matrix((S.data**2, S.indices, S.indptr), shape=S.shape)
+        sums = xp.empty((m, 1)), xp.empty((m, 1))
+        for A, out in zip((S, squares), sums, strict=True):  # each row in the order of its entries
+            bk.spmm(A, xp.ones((m, 1)), out, 1.0, 0.0, 0.0)
+        return float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
+
+    def attainable_log_p(self) -> float:
+        """Return the lowest log p that two perfectly separated clusters could reach.
+
+        They are complete graphs, halves of which are joined by an eighth of all rows. Where each
+        row has more neighbours than that leaves room for, they cannot be separate.
+        """
+        m = self.near.S.shape[0]
+        if not self.near.S.nnz or m < 2 * (self.least_neighbors + 1) - 1e-6:
+            return 0.0
+        within = m / 8
+        return float(log_p_of(0.0, within, m / within, "rows" if self.has_rows else "graph"))
+
+    def width(self, rows: Any, *, wide: bool) -> float:
+        """Return the weight of the heaviest cut of rows (s,) that no edge joins to others."""
+        key = backend_of(rows).to_numpy(rows).tobytes(), wide
+        if key not in self._widths:
+            S = (self.wide if wide else self.near).S
+            self._widths[key] = heaviest_cut(S[rows][:, rows])
+        return self._widths[key]
+
+    def log_p_of_isolation(self, rows: Any) -> float:
+        """Return the log p of the gap around rows (s,) of the distinct ones; 0 without rows."""
+        if self._X is None:
+            return 0.0
+        bk, nearest = backend_of(rows), self.nearest
+        inside = bk.xp.zeros(nearest.shape[0], dtype=bool)
+        inside[rows] = True
+        across = inside[nearest] != inside[:, None]
+        nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
+        return float(isolation_log_p(nearest.shape[0], int(nearer.min())))
+
+
+class Alone(NamedTuple):
+    """What is known of a node that no edge joins to others.
+
+    Attributes
+    ----------
+    isolation : float
+        Log p of the gap around it.
+    within : float
+        Weight of its own heaviest cut; 0 where its isolation decides.
+    law : {"rows", "graph"}
+    """
+
+    isolation: float
+    within: float
+    law: str
+
+    def log_p(self, n_rows: int, more: float) -> float:
+        """Compare it with a cluster: `n_rows` are those of both, `more` is the log of k - 1."""
+        log_p = float(log_p_of(0.0, self.within, n_rows / max(self.within, 1e-300), self.law))
+        return min(0.0, log_p + more, self.isolation)
+
+
+class Parts:
+    """Parts of a set, unions of them, and the test of two of these.
+
+    Parameters
+    ----------
+    graphs : CutGraphs
+    labels : int32 array of shape (m,), of distinct rows
+        In 0, ..., k - 1.
+    k : int
+        Clusters are split into parts that hang together; strays go to the part around them.
+
+    Attributes
+    ----------
+    part : int32 array of shape (m,)
+    owner : int array of shape (2 n_parts,), on the host
+        The cluster of each part, and of unions inside one.
+    cuts : Cuts
+        Of the first graph.
+    """
+
+    def __init__(self, graphs: CutGraphs, labels: Any, k: int) -> None:
+        self._graphs = graphs
+        self.part, self.owner, core = connected_parts(graphs.near, labels, k)
+        self.n_parts = len(self.owner)
+        self.cuts = Cuts(graphs.near, self.part, self.n_parts)
+        self._wide: Cuts | None = None
+        self._unions: list[tuple[int, int]] = []
+        core = self.cuts.sizes[: self.n_parts] if core is None else core
+        self.owner, self._core = (np.concatenate([x, np.zeros_like(x)]) for x in (self.owner, core))
+        self._in_wide = np.zeros(2 * self.n_parts, dtype=bool)  # joined to others there alone
+        self._width = np.full(2 * self.n_parts, np.inf)  # of these, in the first graph
+        self._isolation = np.zeros(2 * self.n_parts)
+        self._ahead: dict[tuple[int, int], np.ndarray] = {}  # measured before it was asked for
+
+    def unite(self, a: int, b: int) -> int:
+        """Make the union of two nodes, and return its number."""
+        new = self.cuts.unite(a, b)
+        self.owner[new] = self.owner[a]
+        self._core[new] = self._core[a] + self._core[b]
+        self._unions.append((a, b))
+        return new
+
+    def of_clusters(self) -> np.ndarray:
+        """Unite the parts of each cluster that touch, as strays make them, and return the nodes."""
+        nodes = np.arange(self.n_parts)
+        if nodes.size == self.owner[: nodes.size].max() + 1:
+            return nodes
+        for node in range(2 * self.n_parts):  # unions follow
+            own = nodes[(self.owner[nodes] == self.owner[node]) & (nodes != node)]
+            joined = self.cuts.touching(node, own) if node in nodes else own[:0]
+            if joined.size:
+                new = self.unite(int(joined[0]), node)
+                nodes = np.append(nodes[(nodes != joined[0]) & (nodes != node)], new)
+        return nodes
+
+    def inherit(self, node: int, new: int) -> None:
+        """Take a union to touch what one of the two does, where the other stands alone."""
+        for known in (self._in_wide, self._width, self._isolation):
+            known[new] = known[node]
+
+    def touching(self, node: int, others: np.ndarray) -> np.ndarray:
+        """Return the nodes that edges join to one, where that matters those of the wide graph."""
+        joined = self.cuts.touching(node, others)
+        if not self._in_wide.any():
+            return joined
+        wide = self.wide.touching(node, others)
+        return np.union1d(joined, wide[self._in_wide[wide] | self._in_wide[node]])
+
+    @property
+    def wide(self) -> Cuts:
+        """The cuts of the second graph."""
+        if self._wide is None:
+            self._wide = Cuts(self._graphs.wide, self.part, self.n_parts)
+        for a, b in self._unions[self._wide.n_unions :]:
+            self._wide.unite(a, b)
+        return self._wide
+
+    def test(self, pairs: np.ndarray) -> Measured:
+        """Test the borders of pairs (p, 2) that touch: look, and again where that is doubtful."""
+        found = self.look(pairs)
+        again = np.flatnonzero(found.doubtful)
+        if again.size:
+            second = self.look_again(pairs[again], found.within[again])
+            for known, new in zip(found, second, strict=True):
+                known[again] = new
+        return found
+
+    def look(self, pairs: np.ndarray, below: float = math.inf) -> Measured:
+        """Test borders in the first graph.
+
+        Thick cuts are judged there. Thin ones are doubtful, if they are not clear, their log p is
+        less than `below`, and each side has more rows than a neighbourhood; and those of nodes that
+        the second graph alone joins.
+        """
+        bk, n = self.cuts.bk, len(pairs)
+        in_wide = self._in_wide[pairs].any(axis=1)
+        small = self._core[pairs].min(axis=1) <= WIDE
+        may_be = pairs[in_wide | ~small]
+        ahead = bk.name == "cuda" and self._wide is not None  # a wait costs more than they do
+        found = [self.cuts.heaviest(pairs)]
+        found += [self.wide.heaviest(may_be)] if ahead else []
+        found = bk.to_numpy(bk.xp.concatenate(found, axis=1))
+        if ahead:
+            second = np.stack(self.wide.borders(may_be, found[:, n:]), axis=1)
+            self._ahead |= dict(zip(map(tuple, may_be.tolist()), second, strict=True))
+        between, within = self.cuts.borders(pairs, found[:, :n])
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, 1e-300)
+        log_p = log_p_of(between, within, length, "graph")
+        doubtful = np.zeros(n, dtype=bool)
+        if self._graphs.has_rows:
+            thick = within >= THIN
+            log_p = np.where(thick, log_p_of(between, within, length, "rows"), log_p)
+            if self._graphs.has_second:
+                doubtful = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
+        within = np.where(in_wide, self._width[pairs].min(axis=1), within)
+        return self._measured(pairs, log_p, between, within, length, doubtful)
+
+    def look_again(self, pairs: np.ndarray, near: np.ndarray) -> Measured:
+        """Test borders in the second graph; `near` (p,) is what `within` was in the first."""
+        if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
+            between, within = np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T
+        else:
+            between, within = self.wide.measure(pairs)
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, 1e-300)
+        wider = np.where(has_shortcuts(near, within), SHORTCUTS, 1.0)
+        log_p = log_p_of(between, within, length, "rows", wider)
+        doubtful = np.zeros(len(pairs), dtype=bool)
+        return self._measured(pairs, log_p, between, within, length, doubtful)
+
+    def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
+        density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
+        return Measured(log_p, self._isolation[pairs].min(axis=1), *found, density)
+
+    def alone(self, node: int, others: np.ndarray) -> Alone | None:
+        """Look at a node that no edge of the first graph joins to others.
+
+        Returns None if edges of the second graph do, and are to decide: then its pairs are tested.
+        """
+        graphs, core = self._graphs, self._core[node]
+        rows = self.cuts.rows(node)
+        isolation = graphs.log_p_of_isolation(rows)
+        if isolation <= CLEAR:
+            return Alone(isolation, 0.0, "rows")
+        within = graphs.width(rows, wide=False)
+        if not graphs.has_rows or within >= THIN:
+            return Alone(isolation, within, "rows" if graphs.has_rows else "graph")
+        found = Alone(isolation, within, "graph")
+        if core <= WIDE or not graphs.has_second or found.log_p(self.part.size, 0.0) <= CLEAR:
+            return found
+        if self.wide.touching(node, others).size:
+            self._in_wide[node], self._isolation[node] = True, isolation
+            self._width[node] = within
+            return None
+        return Alone(isolation, graphs.width(rows, wide=True), "rows")
+
+
+def has_shortcuts(near: Any, wide: Any) -> Any:
+    """Say whether a cut weighs more in the wide graph than its length in the near one explains.
+
+    Across a plane that is 1.7 times as much, across a line, of two or three rows, three times.
+    """
+    return wide > 2 * near + 6
+
+
+def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
+    """Test a clustering.
+
+    Parameters
+    ----------
+    graphs : CutGraphs
+    labels : int32 array of shape (m,), of distinct rows
+        In 0, ..., k - 1; each of them has rows.
+    k : int
+        At least 2.
+
+    Returns
+    -------
+    Gap
+        Of the pair of clusters with the largest p. Clusters that fall apart are tested part by
+        part. A cluster that no edge joins to others is paired with the largest other one; if it
+        falls apart itself, the part that is most clearly alone counts.
+    """
+    parts = Parts(graphs, labels, k)
+    counts = np.bincount(
+        parts.owner[: parts.n_parts], parts.cuts.sizes[: parts.n_parts], minlength=k
+    )
+    nodes, more = parts.of_clusters(), math.log(k - 1)
+    found, alone = [], {}
+    for node in nodes.tolist():
+        alone |= lonely(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
+    pairs = touching_pairs(parts, nodes)
+    pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]  # may touch in the second
+    tested = parts.test(pairs)
+    log_p = np.minimum(np.minimum(0.0, tested.log_p + more), tested.isolation)
+    for i, pair in enumerate(np.sort(parts.owner[pairs], axis=1).tolist()):
+        measured = (float(x[i]) for x in (tested.between, tested.within, tested.length))
+        found.append((float(tested.ratio[i]), Gap(float(log_p[i]), tuple(pair), *measured)))
+    bordering = set(parts.owner[pairs].ravel().tolist())
+    by_cluster: dict[int, Gap] = {}
+    for node, one in alone.items():
+        own = int(parts.owner[node])
+        if own in bordering:
+            continue
+        others = np.where(np.arange(k) == own, -1, counts)
+        pair = tuple(sorted((own, int(others.argmax()))))
+        n_rows = int(counts[own] + others.max())
+        length = n_rows / one.within if one.within else 0.0
+        gap = Gap(one.log_p(n_rows, more), pair, 0.0, one.within, length)
+        by_cluster[own] = min(gap, by_cluster.get(own, gap))
+    found += [(0.0, gap) for gap in by_cluster.values()]
+    return max(found, key=lambda one: (one[1].log_p, one[0], one[1].pair))[1]
+
+
+def lonely(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
+    """Return what is known of a node, if no edge joins it to others; else nothing."""
+    if not (others != node).any() or parts.cuts.touching(node, others).size:
+        return {}
+    found = parts.alone(node, others)
+    return {} if found is None else {node: found}
+
+
+def touching_pairs(parts: Parts, nodes: np.ndarray) -> np.ndarray:
+    """Return the pairs (p, 2) of nodes that edges join, the smaller number first."""
+    pairs = [(i, j) for i in nodes.tolist() for j in parts.touching(i, nodes).tolist() if i < j]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
+
+
+@on_its_device
+def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
+    """Test whether the graph is thinner between every two clusters than inside them.
+
+    Parameters
+    ----------
+    W : sparse matrix of shape (m, m)
+        Symmetric, finite, non-negative similarities; of rows X, the graph of 10 neighbours.
+    labels : int array of shape (m,)
+        Of any clustering into at least two clusters.
+    X : float array of shape (m, d), optional
+        The rows: thin borders are then looked at in the graph of their 30 neighbours as well.
+
+    Returns
+    -------
+    Gap
+        The largest p over all pairs, and its pair, as places in the sorted distinct labels.
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two clusters, or labels and W differ in length.
+
+    Notes
+    -----
+    Costs ten products of W with k columns, and a sort of the rows of each touching pair.
+    """
+    bk = backend_of(W)
+    W = affinity_matrix(W)
+    labels = bk.asarray(labels)
+    if labels.shape != (W.shape[0],):
+        msg = f"labels must have shape {(W.shape[0],)}, got {tuple(labels.shape)}."
+        raise ValueError(msg)
+    names, labels = bk.xp.unique(labels, return_inverse=True)
+    if names.size < 2:
+        msg = "labels must name at least two clusters, got one."
+        raise ValueError(msg)
+    X = None if X is None else bk.asarray(X)
+    graphs, k = CutGraphs(W, X), int(names.size)
+    labels = graphs.distinct(labels.astype(np.int32))
+    counts = bk.to_numpy(bk.xp.bincount(labels, minlength=k))
+    if not counts.all():  # a cluster of duplicates alone
+        absent = int(np.flatnonzero(counts == 0)[0])
+        return Gap(0.0, (0, absent or 1), 0.0, 0.0, 0.0)
+    return least_gap(graphs, labels, k)

@@ -1,0 +1,398 @@
+"""Cuts of a graph: how thin it is between two parts, and how thick inside them."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.threads import map_chunks
+from specialk_gpu.eigen import eigenpairs
+from specialk_gpu.graph import normalised, rows_of_entries
+
+__all__ = ["CutGraph", "Cuts", "connected_parts", "heaviest_cut", "prepare", "walk"]
+
+N_STEPS = 10  # of a lazy walk: each step stays with probability one half
+CERTAIN = 1e-4  # share of walks below which the order of rows is not known
+TOUCHING = 0.01  # weight of the edges between two parts from which they touch
+PIECE = 0.1  # share of a part from which a component of it is a part of its own
+CHUNK = 2**18  # rows and edges that the host looks at together
+
+
+class CutGraph(NamedTuple):
+    """A graph, ready to be cut.
+
+    Attributes
+    ----------
+    S : csr_matrix of shape (m, m)
+        Similarities divided by the roots of the degrees, in multiples of 2^-31.
+    steps : csr_matrix of shape (m, m)
+        S, its rows scaled to sums of one half: what a step of a lazy walk does that does not stay.
+    entry_row : int array of shape (nnz,)
+        The row of each entry of S.
+    row, column, weight : arrays of shape (e,)
+        Its edges, each once.
+    """
+
+    S: Any
+    steps: Any
+    entry_row: Any
+    row: Any
+    column: Any
+    weight: Any
+
+
+def prepare(W: Any) -> CutGraph:
+    """Prepare a symmetric csr_matrix (m, m) of similarities; a row's own entry does not count.
+
+    W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
+    """
+    bk = backend_of(W)
+    xp = bk.xp
+    W = W.astype(np.float64)  # a copy; CuPy before 14.2 takes no `copy`
+    row = rows_of_entries(W, "similarities")
+    if bool((row == W.indices).any()):
+        other = row != W.indices
+        content = W.data[other], (row[other], W.indices[other])
+        W = bk.sparse.csr_matrix(content, shape=W.shape)
+        row = row[other]
+    S = normalised(W)
+    # multiples of 2^-31: sums of up to 2^22 of them are exact, in any order, as atomics need it
+    S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
+    degree = bk.bin_sums(row, S.data, S.shape[0])
+    step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)
+    steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
+    once = row < S.indices
+    return CutGraph(S, steps, row, row[once].astype(np.int32), S.indices[once], S.data[once])
+
+
+def walk(graph: CutGraph, labels: Any, k: int) -> Any:
+    """Return the share (m, k) of lazy walks from each row that end in each part.
+
+    Labels below 0 are in no part. Costs N_STEPS products of the graph with k columns.
+    """
+    bk = backend_of(labels)
+    F = (labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)).astype(np.float64)
+    after = bk.xp.empty_like(F)
+    for _ in range(N_STEPS):
+        bk.spmm(graph.steps, F, after, 1.0, -0.5, 0.0)
+        F, after = after, F
+    return F
+
+
+def connected_parts(
+    graph: CutGraph, labels: Any, k: int
+) -> tuple[Any, np.ndarray, np.ndarray | None]:
+    """Split clusters into parts that hang together.
+
+    A component that holds a tenth of its cluster is a part. Rows of smaller ones are strays: they
+    go to the part where most walks from them end, and those that reach none to the largest part of
+    their cluster.
+
+    Returns
+    -------
+    part : int32 array of shape (m,)
+    owner, core : int arrays of shape (n_parts,), on the host
+        The cluster of each part, and its rows without strays; None if these are all.
+    """
+    bk = backend_of(labels)
+    xp, m = bk.xp, labels.size
+    S, row = graph.S, graph.entry_row
+    inside = labels[S.indices] == labels[row]
+    indices = xp.where(inside, S.indices, row.astype(S.indices.dtype))
+    count, component = bk.components_of(S.indptr, indices)
+    if count == k:
+        return labels, np.arange(k), None
+    found = xp.empty((2, count), dtype=np.int64)
+    found[0] = bk.bin_sums(component, xp.ones(m), count)
+    found[1, component] = labels
+    sizes, label = bk.to_numpy(found)
+    whole = np.bincount(label, sizes, minlength=k)
+    order = np.lexsort((-np.arange(count), sizes))
+    largest = np.zeros(k, dtype=np.int64)
+    largest[label[order]] = order  # the last one written is the largest
+    is_part = sizes >= np.maximum(2, PIECE * whole[label])
+    is_part[largest[np.unique(label)]] = True
+    number = np.cumsum(is_part) - 1
+    home = number[largest[label]]
+    part = bk.asarray(np.where(is_part, number, -1 - home).astype(np.int32))[component]
+    if not is_part.all():
+        part = _with_strays(bk.xp, graph, part, int(is_part.sum()))
+    return part, label[is_part], sizes[is_part]
+
+
+def _with_strays(xp: ModuleType, graph: CutGraph, part: Any, n_parts: int) -> Any:
+    """Give the strays, marked by -1 - home, to the part where most walks from them end."""
+    near = walk(graph, part, n_parts)
+    best = xp.where(near.any(axis=1), near.argmax(axis=1), -1 - part)
+    return xp.where(part < 0, best, part).astype(np.int32)
+
+
+class Cuts:
+    """The parts of a graph, unions of them, and the cuts between two of these.
+
+    Parts have the numbers 0, ..., K - 1; `unite` gives a union the next number, up to 2 K - 2.
+
+    Parameters
+    ----------
+    graph : CutGraph
+    part : int32 array of shape (m,)
+        The part of each row.
+    K : int
+        The number of parts.
+
+    Attributes
+    ----------
+    sizes : int64 array of shape (2 K,), on the host
+        Rows of each part or union.
+    first : int64 array of shape (2 K,), on the host
+        The first row of each part or union.
+    weights : float64 array of shape (2 K, 2 K), on the host
+        Weight of the edges between each two, or inside one.
+    n_unions : int
+    """
+
+    def __init__(self, graph: CutGraph, part: Any, K: int) -> None:
+        bk = backend_of(part)
+        xp, m = bk.xp, part.size
+        self.bk, self.K, self.n_unions = bk, K, 0
+        self._members = np.zeros((2 * K, K), dtype=bool)
+        self._members[:K] = np.eye(K, dtype=bool)
+        order = xp.argsort(part, kind="stable")  # from here on, rows are in this order
+        self._rows, self._part = order, part[order]
+        self._shares = xp.empty((2 * K, m))
+        self._shares[:K] = walk(graph, part, K)[order].T
+        place = xp.empty(m, dtype=np.int32)
+        place[order] = xp.arange(m, dtype=np.int32)
+        ends = xp.searchsorted(self._part, xp.arange(K + 1, dtype=part.dtype))
+        a, b = part[graph.row], part[graph.column]
+        key = xp.minimum(a, b).astype(np.int64) * K + xp.maximum(a, b)
+        by_key = xp.argsort(key, kind="stable")
+        self._edges = [place[x[by_key]] for x in (graph.row, graph.column)]
+        self._edge_weights = graph.weight[by_key]
+        bounds = xp.searchsorted(key[by_key], xp.arange(K * K + 1))
+        weights = bk.bin_sums(key, graph.weight, K * K)
+        known = [order[ends[:-1]], ends, bounds, weights]
+        known = bk.to_numpy(xp.concatenate(known))  # exact: below 2^53
+        pieces = np.split(known, np.cumsum([K, K + 1, K * K + 1]))
+        first, ends, bounds = (x.astype(np.int64) for x in pieces[:3])
+        self.first = np.concatenate([first, np.zeros_like(first)])
+        self._first_row = ends[:-1]
+        self.sizes = np.zeros(2 * K, dtype=np.int64)
+        self.sizes[:K] = np.diff(ends)
+        counts = np.diff(bounds)
+        some = np.flatnonzero(counts)  # groups of edges: those between two parts, or inside one
+        self._ends_of_group = some // K, some % K
+        self._first_edge, self._n_edges = bounds[some], counts[some]
+        upper = pieces[3].reshape(K, K)
+        self.weights = np.zeros((2 * K, 2 * K))
+        self.weights[:K, :K] = upper + np.triu(upper, 1).T
+
+    def unite(self, a: int, b: int) -> int:
+        """Make the union of two parts or unions, and return its number."""
+        new = self.K + self.n_unions
+        self.n_unions += 1
+        self._members[new] = self._members[a] | self._members[b]
+        self.sizes[new] = self.sizes[a] + self.sizes[b]
+        self.first[new] = min(self.first[a], self.first[b])
+        self.bk.xp.add(self._shares[a], self._shares[b], out=self._shares[new])
+        weights = self.weights
+        inside = weights[a, a] + weights[b, b] + weights[a, b]
+        weights[new] = weights[a] + weights[b]
+        weights[:, new] = weights[new]
+        weights[new, new] = inside
+        return new
+
+    def members(self, node: int) -> np.ndarray:
+        """Return the parts of a union."""
+        return np.flatnonzero(self._members[node])
+
+    def rows(self, node: int) -> Any:
+        """Return the rows of a part or union."""
+        parts = self.members(node)
+        return self.bk.xp.concatenate([self._rows[own] for own in self._row_slices(parts)])
+
+    def _row_slices(self, parts: np.ndarray) -> list[slice]:
+        """Return where the rows of parts are."""
+        starts, stops = self._first_row[parts], self._first_row[parts] + self.sizes[parts]
+        return [slice(*ends) for ends in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+    def touching(self, node: int, others: np.ndarray) -> np.ndarray:
+        """Return those of other parts or unions that edges join to it."""
+        return others[(self.weights[node, others] > TOUCHING) & (others != node)]
+
+    def measure(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Measure the cuts of pairs.
+
+        Parameters
+        ----------
+        pairs : int array of shape (p, 2)
+
+        Returns
+        -------
+        between, within : float64 arrays of shape (p,), on the host
+            Weight of the cut at the border, where walks see it, but at least half and at most the
+            whole of the edges between the two; and of the lighter of the heaviest cuts inside.
+
+        Notes
+        -----
+        A walk from a row of the pair (i, j) ends in j, rather than in i, with some probability f.
+        The thresholds of f cut the two together in two: inside i, at the border, inside j. All
+        pairs are measured in one pass over their rows and edges, with one wait.
+        """
+        return self.borders(pairs, self.bk.to_numpy(self.heaviest(pairs)))
+
+    def heaviest(self, pairs: np.ndarray) -> Any:
+        """Return the heaviest cuts on both sides of the borders, and those at them: (3, p)."""
+        if not len(pairs):
+            return self.bk.xp.empty((3, 0))
+        inside, edges = self._inside(pairs)
+        chunks = [np.arange(len(pairs))]
+        if self.bk.name == "numpy":
+            load = self.sizes[pairs].sum(axis=1) + edges @ self._n_edges
+            chunks = np.split(chunks[0], np.flatnonzero(np.diff(np.cumsum(load) // CHUNK)) + 1)
+        found = map_chunks(lambda own: self._heaviest(pairs[own], inside[own], edges[own]), chunks)
+        return self.bk.xp.concatenate(found, axis=1)
+
+    def borders(self, pairs: np.ndarray, heaviest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what `measure` does of what `heaviest` has found, on the host."""
+        left, right, level = heaviest
+        whole = self.weights[pairs[:, 0], pairs[:, 1]]
+        between = np.where(level > 0, np.maximum(np.minimum(level, whole), whole / 2), whole)
+        return between, np.minimum(left, right)
+
+    def _inside(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Say which parts (p, K), and which groups of edges, are inside each pair."""
+        parts = self._members[pairs[:, 0]] | self._members[pairs[:, 1]]
+        return parts, parts[:, self._ends_of_group[0]] & parts[:, self._ends_of_group[1]]
+
+    def _heaviest(self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray) -> Any:
+        """Return the heaviest cuts on both sides of the borders, and those at them: (3, p)."""
+        xp = self.bk.xp
+        if len(pairs) == 1:
+            cuts, known = self._profile(pairs[0], inside[0], edges[0])
+        else:
+            cuts, known = self._profiles(pairs, inside, edges)
+        cuts = xp.where(known, cuts, 0)
+        ends = np.cumsum(self.sizes[pairs].sum(axis=1))
+        first = ends - self.sizes[pairs].sum(axis=1)
+        border = first + self.sizes[pairs[:, 0]] - 1
+        left = self.bk.segment_max(cuts, first, border + 1)
+        right = self.bk.segment_max(cuts, border, ends)
+        return xp.stack([left, right, cuts[self.bk.asarray(border)]])
+
+    def _profile(self, pair: np.ndarray, inside: np.ndarray, edges: np.ndarray) -> tuple[Any, Any]:
+        """Return the weight of the cut after each row in the order of f, and where f says.
+
+        The last is behind all rows, and never known.
+        """
+        bk, xp = self.bk, self.bk.xp
+        rows = self._row_slices(np.flatnonzero(inside))
+        own, other = (
+            xp.concatenate([self._shares[node][part] for part in rows]) for node in pair.tolist()
+        )
+        f = other / (own + other)  # not both 0: a row is in one of them, or walks reach one
+        order = xp.argsort(f)
+        rank = xp.empty(f.size, dtype=np.int32)
+        rank[order] = xp.arange(f.size, dtype=np.int32)
+        place, start = xp.empty(self._part.size, dtype=np.int32), 0
+        for part in rows:
+            stop = start + part.stop - part.start
+            place[part], start = rank[start:stop], stop
+        starts, stops = self._first_edge[edges], self._first_edge[edges] + self._n_edges[edges]
+        groups = [slice(*ends) for ends in zip(starts.tolist(), stops.tolist(), strict=True)]
+        ends = [place[xp.concatenate([x[group] for group in groups])] for x in self._edges]
+        weight = xp.concatenate([self._edge_weights[group] for group in groups])
+        opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
+        closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
+        return xp.cumsum(opened - closed), _known(xp, f[order])
+
+    def _profiles(
+        self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray
+    ) -> tuple[Any, Any]:
+        """Return what `_profile` does for each of several pairs, one after the other."""
+        bk, xp = self.bk, self.bk.xp
+        pair, part = np.nonzero(inside)
+        counts = self.sizes[part]
+        ends = np.cumsum(counts)
+        at, of_pair = _expanded(bk, self._first_row[part], counts, pair)
+        nodes = bk.asarray(np.ascontiguousarray(pairs.T))
+        own, other = (self._shares[node[of_pair], at] for node in nodes)
+        f = other / (own + other)
+        order = xp.argsort(f)
+        order = order[xp.argsort(of_pair[order], kind="stable")]
+        rank = xp.empty(f.size, dtype=np.int32)
+        rank[order] = xp.arange(f.size, dtype=np.int32)
+        shift = np.zeros(inside.shape, dtype=np.int64)  # from a row to its place in a pair
+        shift[pair, part] = ends - counts - self._first_row[part]
+        pair, group = np.nonzero(edges)
+        at, of_pair = _expanded(bk, self._first_edge[group], self._n_edges[group], pair)
+        shift, weight = bk.asarray(shift.ravel()), self._edge_weights[at]
+        ends = []
+        for x in self._edges:
+            row = x[at]
+            ends.append(rank[shift[of_pair * self.K + self._part[row]] + row])
+        opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
+        closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
+        known = _known(xp, f[order])
+        known[bk.asarray(np.cumsum(self.sizes[pairs].sum(axis=1)) - 1)] = False
+        return xp.cumsum(opened - closed), known
+
+    def profile(self, pair: tuple[int, int]) -> tuple[Any, Any]:
+        """Return the cuts of one pair, to be drawn.
+
+        Returns
+        -------
+        position : int64 array of shape (c,)
+            Rows before the cut, less those of the first of the pair: 0 is the border.
+        weight : float64 array of shape (c,)
+        """
+        pairs = np.array([pair])
+        inside, edges = self._inside(pairs)
+        cuts, known = self._profile(pairs[0], inside[0], edges[0])
+        at = self.bk.xp.flatnonzero(known)
+        return at + 1 - int(self.sizes[pair[0]]), cuts[at]
+
+
+def _known(xp: ModuleType, f: Any) -> Any:
+    """Say after which rows, in the order of f, walks tell the order; not after the last."""
+    known = xp.zeros(f.size, dtype=bool)
+    known[:-1] = (f[1:] > f[:-1]) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
+    return known
+
+
+def _expanded(bk: ModuleType, start: np.ndarray, count: np.ndarray, owner: np.ndarray) -> Any:
+    """Return start, start + 1, ..., start + count - 1 of each group, and the owner of each."""
+    ends = np.cumsum(count)
+    shift = start - (ends - count)
+    group = bk.repeated(count)
+    return bk.xp.arange(group.size) + bk.asarray(shift)[group], bk.asarray(owner)[group]
+
+
+def heaviest_cut(A: Any) -> float:
+    """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
+    bk = backend_of(A)
+    xp = bk.xp
+    count, component = bk.connected_components(A)
+    if count > 1:
+        own = xp.flatnonzero(component == xp.bincount(component).argmax())
+        A = A[own][:, own]
+    size = A.shape[0]
+    if size < 3:
+        return 0.0
+    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
+    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
+    f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
+    row = rows_of_entries(A, "similarities")
+    once = row < A.indices
+    rank = xp.empty(size, dtype=np.int64)
+    order = xp.argsort(f, kind="stable")
+    rank[order] = xp.arange(size)
+    p, q, weight = rank[row[once]], rank[A.indices[once]], A.data[once]
+    opened = bk.bin_sums(xp.minimum(p, q), weight, size)
+    closed = bk.bin_sums(xp.maximum(p, q), weight, size)
+    f = f[order]
+    cuts = xp.where(f[1:] > f[:-1], xp.cumsum(opened - closed)[:-1], 0)
+    return float(cuts.max())

@@ -1,0 +1,95 @@
+"""Fragments: a graph cut finer than any answer."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from specialk_gpu.backend import backend_of
+from specialk_gpu.embedding import embed
+from specialk_gpu.kmeans import kmeans_batch
+
+__all__ = ["COLUMNS", "RESOLUTIONS", "Resolution", "finer", "fragments", "resolutions"]
+
+ROWS_EACH = 12  # of a fragment, in the mean, at least
+COLUMNS = 50  # of D
+SPARE = 2  # fragments for each cluster, at least: else the graph is cut finer
+N_INIT = 3  # starts of k-means: the best cut is not that of the lowest inertia
+
+
+class Resolution(NamedTuple):
+    """Into how many fragments a graph is cut, and in which coordinates.
+
+    Attributes
+    ----------
+    signed : bool
+        Whether k-means runs on the leading eigenvectors, each row scaled to length 1 [NJW02], which
+        tell many, small or mirrored clusters apart; or on D = |V||Λ|^½ [HD19], for noisy bands.
+    n_fragments : int
+    """
+
+    signed: bool
+    n_fragments: int
+
+
+RESOLUTIONS = (
+    Resolution(signed=True, n_fragments=8),
+    Resolution(signed=True, n_fragments=15),
+    Resolution(signed=True, n_fragments=20),
+    Resolution(signed=True, n_fragments=60),
+    Resolution(signed=False, n_fragments=30),
+)
+
+
+def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Resolution]:
+    """Return at which resolutions m rows are cut.
+
+    There are at least `least` clusters; or `exactly` so many are wanted.
+    """
+    if exactly is not None:
+        if exactly == 1:
+            return []
+        wanted = [Resolution(signed=True, n_fragments=n * exactly) for n in (1, 2, 4)]
+        wanted.append(Resolution(signed=False, n_fragments=exactly))
+    else:
+        wanted = list(RESOLUTIONS)
+        while wanted[-2].n_fragments < SPARE * least:
+            wanted.insert(-1, wanted[-2]._replace(n_fragments=2 * wanted[-2].n_fragments))
+    most = max(2, m // ROWS_EACH, least)
+    wanted = [one._replace(n_fragments=min(one.n_fragments, most, m)) for one in wanted]
+    return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]
+
+
+def finer(done: list[Resolution], m: int, found: int) -> list[Resolution]:
+    """Return a resolution finer than those done, if so many clusters were found."""
+    finest = max(one.n_fragments for one in done)
+    most = max(2, m // ROWS_EACH)
+    if SPARE * found <= finest or finest >= most:
+        return []
+    return [Resolution(signed=True, n_fragments=min(2 * finest, most))]
+
+
+def fragments(values: Any, vectors: Any, wanted: Resolution, seed: int) -> tuple[Any, int]:
+    """Cut rows into fragments by k-means on their leading eigenvectors.
+
+    Parameters
+    ----------
+    values, vectors : arrays of shape (n,) and (m, n)
+        Eigenpairs by falling magnitude.
+    wanted : Resolution
+    seed : int
+
+    Returns
+    -------
+    labels : int32 array of shape (m,)
+    k : int
+        Fewer than wanted, where rows are equal in these coordinates.
+    """
+    bk = backend_of(vectors)
+    if wanted.signed:
+        Y = vectors[:, : wanted.n_fragments].astype("float64")
+        length = bk.xp.sqrt((Y * Y).sum(axis=1, keepdims=True))
+        Y = bk.xp.ascontiguousarray(Y / bk.xp.where(length > 0, length, 1))
+    else:
+        Y = embed(values[:COLUMNS], vectors[:, :COLUMNS]).astype("float64")
+    (found,) = kmeans_batch(Y, [wanted.n_fragments], seeds=[seed], sample_seed=seed, n_init=N_INIT)
+    return found.labels, int(found.centers.shape[0])

@@ -1,0 +1,333 @@
+"""Merging: parts of a graph are united, the least separate pair first, until one is left."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import backend_of
+from specialk_gpu.selection.cut_test import Alone, CutGraphs, Parts, lonely, touching_pairs
+
+__all__ = ["Tree", "merge"]
+
+LOOKED = 8  # neighbours of a node that are tested at once; the others where it may matter
+ONE_CLUSTER = math.log(0.5)  # log p, not multiplied, from which a pair looks like one cluster
+
+
+class Tree(NamedTuple):
+    """The tree of clusters: leaves, and the order in which they were united.
+
+    Attributes
+    ----------
+    leaf : int32 array of shape (m,)
+        The leaf of each row, in 0, ..., K - 1.
+    children : int array of shape (K - 1, 2), on the host
+        The nodes united: leaves, or K + i for the i-th union, as scikit-learn's
+        AgglomerativeClustering has them.
+    log_p : float64 array of shape (K,), on the host
+        Natural logarithm of the p of the least clear gap among k = 1, ..., K clusters; -inf for
+        k = 1.
+    ratio : float64 array of shape (K,), on the host
+        The largest √(between / within) among the pairs of k nodes that were tested: all, unless p
+        is 1.
+    sizes, first : int arrays of shape (K,), on the host
+        Rows of each leaf, and the first of them.
+    """
+
+    leaf: Any
+    children: np.ndarray
+    log_p: np.ndarray
+    ratio: np.ndarray
+    sizes: np.ndarray
+    first: np.ndarray
+
+    @classmethod
+    def of(cls, leaf: Any, children: Any, log_p: np.ndarray, ratio: np.ndarray) -> Tree:
+        """Make a tree; each leaf has rows."""
+        bk = backend_of(leaf)
+        order = bk.xp.argsort(leaf, kind="stable")
+        names = bk.xp.arange(len(log_p) + 1, dtype=leaf.dtype)
+        ends = bk.xp.searchsorted(leaf[order], names)
+        found = bk.to_numpy(bk.xp.concatenate([order[ends[:-1]], ends]))
+        first, ends = np.split(found, [len(log_p)])
+        sizes = np.diff(ends)
+        return cls(
+            leaf, np.array(children, dtype=np.int64).reshape(-1, 2), log_p, ratio, sizes, first
+        )
+
+    @classmethod
+    def of_one(cls, leaf: Any) -> Tree:
+        """Make the tree of a single leaf, given by zeros (m,)."""
+        return cls.of(leaf, [], np.array([-math.inf]), np.zeros(1))
+
+    @property
+    def n_leaves(self) -> int:
+        """K."""
+        return len(self.log_p)
+
+    def clusters(self, k: int) -> np.ndarray:
+        """Return the cluster of each leaf (K,) where k are left, by falling size of the cluster."""
+        K = self.n_leaves
+        node = np.arange(K)
+        for i, (a, b) in enumerate(self.children[: K - k].tolist()):
+            node[(node == a) | (node == b)] = K + i
+        cluster = np.unique(node, return_inverse=True)[1]
+        first = np.full(k, np.iinfo(np.int64).max)
+        np.minimum.at(first, cluster, self.first)
+        order = np.lexsort((first, -np.bincount(cluster, self.sizes)))
+        rank = np.empty(k, dtype=np.int32)
+        rank[order] = np.arange(k)
+        return rank[cluster]
+
+    def labels(self, k: int) -> Any:
+        """Return the cluster of each row (m,) where k are left, by falling size."""
+        return backend_of(self.leaf).asarray(self.clusters(k))[self.leaf]
+
+    def next_pair(self, k: int) -> tuple[int, int]:
+        """Return the clusters that are united next where k are left: the least separate pair."""
+        K, clusters = self.n_leaves, self.clusters(k)
+        leaf = list(range(K))  # one leaf of each node
+        for union in self.children[: K - k, 0].tolist():
+            leaf.append(leaf[union])
+        a, b = sorted(int(clusters[leaf[node]]) for node in self.children[K - k].tolist())
+        return a, b
+
+    def spread(self, group: Any) -> Tree:
+        """Give every copy of a row (m,) the leaf of it."""
+        return Tree.of(self.leaf[group], self.children, self.log_p, self.ratio)
+
+    def to_linkage(self) -> np.ndarray:
+        """Return the tree as scipy's linkage has it.
+
+        Returns
+        -------
+        float64 array of shape (K - 1, 4)
+            The nodes united, -log10 of the p of the gap that was closed, or of a larger one closed
+            before, and the leaves of the union.
+        """
+        leaves = [1] * self.n_leaves
+        for a, b in self.children.tolist():
+            leaves.append(leaves[a] + leaves[b])
+        height = np.maximum.accumulate(-self.log_p[:0:-1] / math.log(10)) + 0.0  # no -0
+        return np.column_stack([self.children, height, leaves[self.n_leaves :]])
+
+    def regrouped(self, leaf: Any, cluster: np.ndarray) -> tuple[Tree, np.ndarray]:
+        """Make the tree of other leaves whose level of k clusters is the one given.
+
+        Parameters
+        ----------
+        leaf : int32 array
+            The leaf that each row has now; those without rows are left out.
+        cluster : int array of shape (K,)
+            Of each leaf, in 0, ..., k - 1.
+
+        Returns
+        -------
+        Tree
+        kept : int array
+            What was the number of each of its leaves.
+        """
+        bk = backend_of(leaf)
+        kept = np.flatnonzero(bk.to_numpy(bk.xp.bincount(leaf, minlength=self.n_leaves)))
+        K = kept.size
+        number = np.full(self.n_leaves, -1, dtype=np.int32)
+        number[kept] = np.arange(K)
+        children: list[tuple[int, int]] = []
+        node = np.arange(K)  # of each leaf that is kept
+        for group in (cluster[kept], np.zeros(K, dtype=int)):  # first inside clusters, then of all
+            below = [number[[i]][number[[i]] >= 0] for i in range(self.n_leaves)]
+            for a, b in self.children.tolist():
+                below.append(np.concatenate([below[a], below[b]]))
+                for own in np.unique(group[below[-1]]):
+                    ends = np.unique(node[below[-1][group[below[-1]] == own]])
+                    if ends.size == 2:
+                        node[np.isin(node, ends)] = K + len(children)
+                        children.append((int(ends[0]), int(ends[1])))
+        tree = Tree.of(bk.asarray(number)[leaf], children, self.log_p[:K].copy(), self.ratio[:K])
+        return tree, kept
+
+
+class _Gaps:
+    """The p of the gaps between nodes, and of those that stand alone."""
+
+    def __init__(self, parts: Parts) -> None:
+        shape = (2 * parts.n_parts,) * 2
+        self.parts = parts
+        self.log_p = np.full(shape, -math.inf)  # of pairs that touch, not multiplied
+        self.ratio = np.full(shape, -math.inf)
+        self.density = np.full(shape, -math.inf)
+        self.isolation, self.within = np.zeros(shape), np.zeros(shape)
+        self.doubtful = np.zeros(shape, dtype=bool)
+        self._tables = self.log_p, self.ratio, self.density, self.isolation
+        self._tables += self.within, self.doubtful
+        self.alone: dict[int, Alone] = {}
+
+    def strongest(self, node: int, others: np.ndarray) -> set[tuple[int, int]]:
+        """Return the pairs of a node with the others that most edges join to it, if not tested."""
+        touching = self.parts.touching(node, others)
+        weights = self.parts.cuts.weights[node, touching]
+        first = touching[np.argsort(-weights, kind="stable")[:LOOKED]]
+        first = first[~np.isfinite(self.log_p[node, first])]
+        return {(min(node, other), max(node, other)) for other in first.tolist()}
+
+    def look(self, pairs: set[tuple[int, int]], *, again: bool = False) -> None:
+        """Test pairs that touch, in the first graph, or again in the second."""
+        if not pairs:
+            return
+        ends = np.array(sorted(pairs), dtype=np.int64)
+        i, j = ends.T
+        parts = self.parts
+        tested = parts.look_again(ends, self.within[i, j]) if again else parts.look(ends, 0.0)
+        found = tested.log_p, tested.ratio, tested.density, tested.isolation
+        found += tested.within, tested.doubtful
+        for table, column in zip(self._tables, found, strict=True):
+            table[i, j] = table[j, i] = column
+
+    def level(self, nodes: np.ndarray) -> tuple[float, float]:
+        """Return the log p of the least clear gap among nodes, and the largest ratio.
+
+        Where one of the pairs tested has p = 1, the others do not matter.
+        """
+        if self._largest(nodes) < 0:
+            self.complete(nodes)
+        return self._largest(nodes), max(0.0, self.ratio[np.ix_(nodes, nodes)].max())
+
+    def complete(self, nodes: np.ndarray) -> None:
+        """Test all pairs among nodes, and those that are doubtful once more.
+
+        A pair whose border is no lighter than the cuts inside is not doubtful here.
+        """
+        pairs = {tuple(pair) for pair in touching_pairs(self.parts, nodes).tolist()}
+        self.look({pair for pair in pairs if not np.isfinite(self.log_p[pair])})
+        self.look({pair for pair in pairs if self.doubtful[pair]}, again=True)
+
+    def _largest(self, nodes: np.ndarray) -> float:
+        alone = self.decisive_alone(nodes).values()
+        return max(float(self.decisive(nodes).max()), *alone, -math.inf)
+
+    def inherit(self, node: int, new: int) -> None:
+        """Give a union the p of one of the two, where the other stands alone."""
+        self.parts.inherit(node, new)
+        for table in self._tables:
+            table[new] = table[node]
+            table[:, new] = table[node]
+        if node in self.alone:
+            self.alone[new] = self.alone[node]
+
+    def decisive(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the log p of each pair of n nodes (n, n), multiplied.
+
+        -inf where none touch, are not tested, or are doubtful.
+        """
+        own = np.ix_(nodes, nodes)
+        more = math.log(len(nodes) - 1)
+        log_p = np.minimum(np.minimum(0.0, self.log_p[own] + more), self.isolation[own])
+        return np.where(self.doubtful[own], -math.inf, log_p)
+
+    def decisive_alone(self, nodes: np.ndarray) -> dict[int, float]:
+        """Return the log p of those that stand alone, each beside the largest of the others."""
+        sizes, more = self.parts.cuts.sizes, math.log(len(nodes) - 1)
+        own = [node for node in nodes.tolist() if node in self.alone]
+        if not own:
+            return {}
+        by_size = nodes[np.lexsort((self.parts.cuts.first[nodes], -sizes[nodes]))[:2]]
+        other = {node: by_size[1] if node == by_size[0] else by_size[0] for node in own}
+        return {i: self.alone[i].log_p(int(sizes[i] + sizes[other[i]]), more) for i in own}
+
+
+def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
+    """Unite fragments, the least separate pair first.
+
+    Pairs that look like one cluster, and are the least clear for both of their sides, are united in
+    one round. Where there are none, the least clear of all is. A part that no edge joins to others
+    is united with the largest when its own p is the largest of all.
+
+    Parameters
+    ----------
+    graphs : CutGraphs
+    fragment : int32 array of shape (m,), of distinct rows
+        In 0, ..., k - 1. Those that fall apart become several parts.
+    k : int
+
+    Returns
+    -------
+    Tree
+
+    Notes
+    -----
+    Costs ten products of the graph with K columns, and for each pair of nodes that touch a sort of
+    their rows. Waits for a device once or twice a round.
+    """
+    parts = Parts(graphs, fragment, k)
+    K = parts.n_parts
+    alive = np.arange(K)
+    children: list[tuple[int, int]] = []
+    log_p, ratio = np.full(K, -math.inf), np.zeros(K)
+    gaps = _Gaps(parts)
+    for node in alive.tolist():
+        gaps.alone |= lonely(parts, node, alive)
+    gaps.look({pair for node in alive.tolist() for pair in gaps.strongest(node, alive)})
+    while len(alive) > 1:
+        log_p[len(alive) - 1], ratio[len(alive) - 1] = gaps.level(alive)
+        fresh, levels = set(), []
+        for a, b in _round(gaps, alive):
+            levels.append(alive)
+            new = parts.unite(a, b)
+            children.append((a, b))
+            alive = np.append(alive[(alive != a) & (alive != b)], new)
+            if np.isfinite(gaps.log_p[a, b]):
+                gaps.alone |= lonely(parts, new, alive)
+            else:  # a stands alone
+                gaps.inherit(b, new)
+            fresh |= gaps.strongest(new, alive)
+        gaps.look(fresh)
+        for nodes in levels[1:]:
+            log_p[len(nodes) - 1], ratio[len(nodes) - 1] = gaps.level(nodes)
+    content = np.array(children, dtype=np.int64).reshape(-1, 2), log_p, ratio
+    return Tree(parts.part, *content, parts.cuts.sizes[:K], parts.cuts.first[:K])
+
+
+def _round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
+    """Return the pairs to unite, the least clear first.
+
+    Of a pair with a node that stands alone, that node comes first.
+    """
+    sizes, alone = gaps.parts.cuts.sizes, gaps.decisive_alone(alive)
+    first_row = gaps.parts.cuts.first
+    worst_alone = max(
+        alone, key=lambda node: (alone[node], -sizes[node], -first_row[node]), default=-1
+    )
+    threshold = alone.get(worst_alone, -math.inf)
+    log_p, rank = _ranked(gaps, alive)
+    place, worst = np.arange(len(alive)), rank.argmax(axis=1)
+    mutual = (worst[worst] == place) & (place < worst) & (log_p[place, worst] >= threshold)
+    ends = alive, alive[worst]
+    mutual &= np.minimum(gaps.log_p[ends], gaps.isolation[ends]) >= ONE_CLUSTER
+    first = place[mutual]
+    if not first.size:  # none look like one cluster: the least clear of all
+        gaps.complete(alive)
+        log_p, rank = _ranked(gaps, alive)
+        pair = np.unravel_index(rank.argmax(), rank.shape)
+        if log_p[pair] > threshold or not alone:
+            return [(int(alive[min(pair)]), int(alive[max(pair)]))]
+        others = alive[alive != worst_alone]
+        return [(worst_alone, int(others[np.lexsort((first_row[others], -sizes[others]))[0]]))]
+    first = first[np.argsort(-rank[first, worst[first]], kind="stable")]
+    return list(zip(alive[first].tolist(), alive[worst[first]].tolist(), strict=True))
+
+
+def _ranked(gaps: _Gaps, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the log p of pairs (n, n), and their ranks: the least clear has the highest.
+
+    By p, then by the ratio, then by the density; -1 for pairs that do not count.
+    """
+    log_p = gaps.decisive(alive)
+    touch = np.isfinite(log_p)
+    keys = (x[np.ix_(alive, alive)] for x in (gaps.density, gaps.ratio))
+    order = np.lexsort((*(np.where(touch, key, -1).ravel() for key in keys), log_p.ravel()))
+    rank = np.empty(order.size, dtype=np.int64)
+    rank[order] = np.arange(order.size)
+    rank = rank.reshape(touch.shape)
+    return log_p, np.where(touch, np.maximum(rank, rank.T), -1)  # a pair has one rank

@@ -1,0 +1,78 @@
+"""The null distribution of the cut test: how thin a border looks where there is but one cluster.
+
+The statistic of a pair of clusters is
+
+    z = 2 (√(0.7 within) - √between),
+
+where `between` is the weight of the cut at their border, and `within` the lighter of the heaviest
+cuts inside the two. Each row of the graph has weight 1, so the weight of a cut is about the number
+of rows that it parts, and the root of it varies by about as much whatever it is. The factor 0.7 is
+for cuts away from the border, which are rougher. z was simulated on sets without clusters
+(benchmarks/calibration). It follows a half-normal law, or lies below one, whose scale depends on
+the length of the two clusters together: their rows divided by `within`. A ball in many dimensions
+is short and has a small z; a thread is long, and its thinnest section may be anywhere. There is a
+law for rows and a wider one for graphs without rows (null.json).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+__all__ = ["isolation_log_p", "log_p_of", "null_law", "z_of"]
+
+ROUGH = 0.7  # weight of a smooth cut divided by that of a rough one
+SHORTEST = 1e-300  # in place of a length of 0
+
+
+@cache
+def null_law(law: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return lengths, and the scale of z at each of them; `law` is "rows" or "graph"."""
+    laws = json.loads(
+        files("specialk_gpu.selection").joinpath("null.json").read_text(encoding="utf-8")
+    )
+    return np.array(laws[law]["length"], dtype=np.float64), np.array(laws[law]["scale"])
+
+
+def z_of(between: Any, within: Any) -> np.ndarray:
+    """Return by how much a border is thinner, in units of chance; 0 where it is not."""
+    return np.maximum(
+        0.0, 2 * (np.sqrt(ROUGH * np.asarray(within)) - np.sqrt(np.maximum(between, 0.0)))
+    )
+
+
+def log_p_of(between: Any, within: Any, length: Any, law: str, wider: Any = 1.0) -> np.ndarray:
+    """Return the natural logarithm of the probability of such a border inside one cluster.
+
+    Parameters
+    ----------
+    between, within, length : array-like of shape (p,)
+    law : {"rows", "graph"}
+    wider : float or array of shape (p,)
+        Factor on the scale of the law.
+
+    Returns
+    -------
+    float64 array of shape (p,)
+        0 where `within` is 0.
+    """
+    within = np.asarray(within, dtype=np.float64)
+    lengths, scales = null_law(law)
+    scale = np.interp(np.log(np.maximum(length, SHORTEST)), np.log(lengths), scales)
+    log_p = np.minimum(0.0, math.log(2) + log_ndtr(-z_of(between, within) / (wider * scale)))
+    return np.where(within > 0, log_p, 0.0)
+
+
+def isolation_log_p(n_rows: int, n_nearer: Any) -> np.ndarray:
+    """Return the log p of a gap with `n_nearer` rows nearer than its far side.
+
+    An upper bound: along a line one gap of n_rows has the probability 2^-n_nearer, in more
+    dimensions a smaller one.
+    """
+    return np.minimum(0.0, math.log(n_rows) - np.asarray(n_nearer) * math.log(2))

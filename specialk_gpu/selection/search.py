@@ -1,0 +1,349 @@
+"""The search for clusters: fragments at several resolutions, merged; the answer, polished."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import backend_of
+from specialk_gpu.progress import Clock
+from specialk_gpu.selection.cut_test import CutGraphs, least_gap
+from specialk_gpu.selection.cuts import CutGraph, prepare, walk
+from specialk_gpu.selection.fragments import COLUMNS, finer, fragments, resolutions
+from specialk_gpu.selection.merging import Tree, merge
+from specialk_gpu.selection.path import (
+    NO_POWER,
+    CalibrationWarning,
+    LimitWarning,
+    Path,
+    PowerWarning,
+    Step,
+)
+
+__all__ = ["Found", "membership", "polished", "search"]
+
+POLISHES = 3
+TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph that the test was calibrated on
+SHOWN = 10  # levels of a path, at least; up to twice the decision
+
+
+class Found(NamedTuple):
+    """What a search has found.
+
+    Attributes
+    ----------
+    n_clusters : int
+    labels : int32 array of shape (m,)
+        By falling size of the cluster.
+    membership : float64 array of shape (m, k)
+        Share of the walks from each row that end in each cluster.
+    tree : Tree
+        Its level of `n_clusters` is `labels`, but for the order of the names.
+    path : Path
+    limit_reached : bool
+        Whether `max_clusters` ended the search.
+    eigenpairs : Eigenpairs
+        Those that the last fragments were made of.
+    """
+
+    n_clusters: int
+    labels: Any
+    membership: Any
+    tree: Tree
+    path: Path
+    limit_reached: bool
+    eigenpairs: Any
+
+
+class _Wish(NamedTuple):
+    """What was asked for."""
+
+    log_alpha: float
+    n_clusters: int | None
+    min_clusters: int
+    most: int
+    powerless: bool
+
+
+def search(
+    graphs: CutGraphs,
+    eigenpairs: Callable[[int], Any],
+    clock: Clock,
+    *,
+    alpha: float,
+    n_clusters: int | None = None,
+    min_clusters: int = 1,
+    max_clusters: int | None = None,
+    full_path: bool = False,
+    seed: int = 0,
+) -> Found:
+    """Find clusters with a clear gap between every two, as many as there are.
+
+    The rows are cut into fragments at several resolutions, and each of these merged until one is
+    left. Where k′ clusters pass the cut test there are at least as many as any k below: so the p of
+    k is the least of all clusterings into k or more, and the answer the largest k whose p is at
+    most alpha. Of several clusterings into that many the one of the least p is taken; then each
+    row goes to the cluster where most walks from it end, and the clusters are tested again.
+
+    Parameters
+    ----------
+    graphs : CutGraphs
+    eigenpairs : callable
+        Returns the given number of eigenpairs of the graph.
+    clock : Clock
+        Books the seconds in "fragments", "merging" and "polishing".
+    alpha : float
+    n_clusters : int, optional
+        Find so many; the test then only chooses among clusterings.
+    min_clusters, max_clusters : int
+    full_path : bool
+        Whether the path lists all levels of the tree.
+    seed : int
+        Of k-means.
+
+    Returns
+    -------
+    Found
+
+    Warns
+    -----
+    CalibrationWarning
+        If the graph has fewer than 60 rows, or fewer than 10 entries in a row.
+    PowerWarning
+        If two perfectly separated clusters would not be accepted at this alpha.
+    LimitWarning
+        If `max_clusters` ended the search, or clusters have very few rows.
+    """
+    m, log_alpha = graphs.n_distinct, math.log(alpha)
+    most = n_clusters or min(m, max_clusters or m)
+    powerless = graphs.attainable_log_p() > log_alpha
+    wish = _Wish(log_alpha, n_clusters, min_clusters, most, powerless)
+    if n_clusters is None and min_clusters < most:
+        _warn_of_the_test(graphs, alpha, powerless)
+    trees, pairs = _trees(graphs, eigenpairs, wish, seed, clock)
+    log_p = _decisive(trees)
+    k = n_clusters or int(np.flatnonzero(log_p <= log_alpha).max()) + 1
+    tree = _of_least_p(trees, min(k, len(log_p)))
+    limit_reached = n_clusters is None and k > most
+    k = min(max(k, min_clusters), most, tree.n_leaves)
+    is_tested = n_clusters is None and not limit_reached and k > min_clusters
+    tree, membership, gaps = _polish(graphs, tree, k, log_alpha if is_tested else math.inf)
+    for gap in gaps:  # polishing has shown that these levels are none
+        log_p[k - 1] = max(log_p[k - 1], gap)
+        k -= 1
+    log_p[k - 1] = min(log_p[k - 1], tree.log_p[k - 1])
+    log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
+    log_p[k:] = np.maximum.accumulate(log_p[k:])
+    clock.stop("polishing", f"{k} clusters")
+    _warn_of_limits(graphs, k, wish, limit_reached=limit_reached)
+    last = tree.n_leaves if full_path else min(tree.n_leaves, max(SHOWN, 2 * k))
+    levels = [k] if n_clusters else range(min(min_clusters, k), min(last, most) + 1)
+    path = Path(
+        (_step(tree, log_p, level, k, wish, limit_reached=limit_reached) for level in levels), "cut"
+    )
+    return Found(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
+
+
+def _trees(
+    graphs: CutGraphs,
+    eigenpairs: Callable[[int], Any],
+    wish: _Wish,
+    seed: int,
+    clock: Clock,
+) -> tuple[list[Tree], Any]:
+    """Cut and merge at several resolutions, finer ones where many clusters are found."""
+    m = graphs.n_distinct
+    exactly = None if wish.n_clusters is None else min(wish.n_clusters, m)
+    wanted = resolutions(m, exactly or min(wish.min_clusters, m), exactly)
+    if wish.most == 1 or not wanted:
+        return [Tree.of_one(graphs.one_part())], eigenpairs(1)
+    trees: list[Tree] = []
+    while wanted:
+        n = max(one.n_fragments if one.signed else COLUMNS for one in wanted)
+        pairs = eigenpairs(n)
+        vectors = graphs.distinct(pairs.vectors)
+        for one in wanted:
+            fragment, k = fragments(pairs.values, vectors, one, seed)
+            fragment, _ = polished(graphs.near, fragment, k, rounds=1)  # to where it is thin
+            clock.stop("fragments", f"{k}")
+            trees.append(merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part()))
+            passed = int(np.flatnonzero(trees[-1].log_p <= wish.log_alpha).max()) + 1
+            clock.stop("merging", f"{passed} clusters pass")
+        found = int(np.flatnonzero(_decisive(trees) <= wish.log_alpha).max()) + 1
+        wanted = finer(wanted, m, min(found, wish.most)) if wish.n_clusters is None else []
+    return trees, pairs
+
+
+def _decisive(trees: list[Tree]) -> np.ndarray:
+    """Return the least log p over all trees and all k′ ≥ k, for k = 1, 2, ..."""
+    log_p = np.zeros(max(tree.n_leaves for tree in trees))
+    for tree in trees:
+        np.minimum(log_p[: tree.n_leaves], tree.log_p, out=log_p[: tree.n_leaves])
+    log_p[0] = -math.inf
+    return np.minimum.accumulate(log_p[::-1])[::-1]
+
+
+def _of_least_p(trees: list[Tree], k: int) -> Tree:
+    """Return the tree whose k clusters have the least p, of equal ones the least ratio."""
+    able = [tree for tree in trees if tree.n_leaves >= k]
+    return min(able, key=lambda tree: (tree.log_p[k - 1], tree.ratio[k - 1]))
+
+
+def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tuple[Any, Any]:
+    """Give each row to the cluster where most walks from it end, several times.
+
+    Parameters
+    ----------
+    graph : CutGraph
+    labels : int32 array of shape (m,)
+        In 0, ..., k - 1.
+    k : int
+    rounds : int
+
+    Returns
+    -------
+    labels : int32 array of shape (m,)
+        No cluster loses all its rows.
+    shares : float64 array of shape (m, k)
+        Of the walks; a row from which none leads anywhere is in its own cluster.
+    """
+    bk = backend_of(labels)
+    xp, names = bk.xp, bk.xp.arange(k, dtype=np.int32)
+    shares = (labels[:, None] == names).astype(np.float64)
+    for _ in range(rounds):
+        found = walk(graph, labels, k)
+        found = xp.where(found.any(axis=1)[:, None], found, labels[:, None] == names)
+        new = found.argmax(axis=1).astype(np.int32)
+        if int(xp.bincount(new, minlength=k).min()) == 0:
+            break
+        labels, shares = new, found / found.sum(axis=1, keepdims=True)
+    return labels, shares
+
+
+def membership(W: Any, labels: Any, k: int) -> Any:
+    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
+    bk = backend_of(labels)
+    shares = walk(prepare(W), labels, k)
+    own = labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)
+    shares = bk.xp.where(shares.any(axis=1)[:, None], shares, own)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def _polish(
+    graphs: CutGraphs, tree: Tree, k: int, log_alpha: float
+) -> tuple[Tree, Any, list[float]]:
+    """Polish the k clusters of a tree, and merge them while their least clear gap is above alpha.
+
+    Returns the tree of the polished clusters, of all rows; the shares of walks (m, k'), in the
+    order of its clusters; and the log p of each level that was given up.
+    """
+    bk = backend_of(tree.leaf)
+    xp = bk.xp
+    cluster, gaps, own = tree.clusters(k), [], float(tree.log_p[k - 1])
+    before = tree.labels(k)
+    labels, shares = polished(graphs.near, before, k)
+    while k > 1 and log_alpha < 0:
+        gap = least_gap(graphs, labels, k)
+        own = gap.log_p
+        if own <= log_alpha:
+            break
+        gaps.append(gap.log_p)
+        k -= 1
+        united = np.arange(k + 1, dtype=np.int32)
+        united[gap.pair[1]] = gap.pair[0]
+        united[united > gap.pair[1]] -= 1
+        cluster = united[cluster]
+        labels, before = (bk.asarray(united)[x] for x in (labels, before))
+        labels, shares = polished(graphs.near, labels, k)
+    leaf = tree.leaf
+    moved = xp.flatnonzero(labels != before)
+    if moved.size:
+        near = walk(graphs.near, leaf, tree.n_leaves)[moved]
+        inside = bk.asarray(cluster) == labels[moved][:, None]
+        leaf = leaf.copy()
+        leaf[moved] = xp.where(inside, near, -1.0).argmax(axis=1).astype(np.int32)
+    tree, kept = tree.regrouped(graphs.spread(leaf), cluster)
+    if k > 1:
+        tree.log_p[k - 1] = own
+    for level, gap in enumerate(reversed(gaps), start=k + 1):
+        tree.log_p[level - 1] = gap
+    column = np.empty(k, dtype=np.int64)
+    column[tree.clusters(k)] = cluster[kept]
+    return tree, graphs.spread(shares)[:, bk.asarray(column)], gaps
+
+
+def _step(
+    tree: Tree, log_p: np.ndarray, level: int, k: int, wish: _Wish, *, limit_reached: bool
+) -> Step:
+    """Return a row of the path."""
+    own = float(tree.log_p[level - 1])
+    pair = tree.next_pair(level) if level > 1 else None
+    decisive = float(log_p[level - 1])
+    reason = _reason(level, k, own, pair, wish)
+    if limit_reached and level == k:
+        reason += "; max_clusters reached"
+    return Step(level, decisive, pair, level <= k, reason, tree.labels(level), own)
+
+
+def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: _Wish) -> str:
+    if wish.n_clusters is not None:
+        if level < wish.n_clusters:
+            return f"only {level} clusters of the rows can be told apart: no more are possible"
+        return "fixed by n_clusters: not tested"
+    if level == 1:
+        return "start: one cluster, nothing to test"
+    if level == wish.min_clusters:
+        return "accepted: fixed by min_clusters"
+    if level > k:
+        if wish.powerless:
+            return NO_POWER
+        return f"rejected: no clear gap between clusters {pair[0]} and {pair[1]}"
+    if own <= wish.log_alpha:
+        return "accepted: a clear gap between every two clusters"
+    return "accepted: a finer clustering has clear gaps"
+
+
+def _warn_of_the_test(graphs: CutGraphs, alpha: float, powerless: bool) -> None:  # noqa: FBT001
+    """Say that no split can be accepted, and what would help; or that p may be wrong."""
+    S = graphs.near.S
+    m, n_entries = S.shape[0], S.nnz / max(S.shape[0], 1)
+    if not powerless:
+        if m < TRIED_ROWS or n_entries < TRIED_ENTRIES:
+            warnings.warn(
+                f"the cut test was calibrated on graphs of at least {TRIED_ROWS} rows with "
+                f"{TRIED_ENTRIES} entries each, and this one has {m} rows with {n_entries:.1f} in "
+                "the mean: p may be too small, or too large.",
+                CalibrationWarning,
+                stacklevel=7,
+            )
+        return
+    warnings.warn(
+        f"{graphs.n_distinct} rows are too few for a split to be accepted at alpha={alpha:g}: each "
+        f"is joined to {graphs.least_neighbors:.0f} others or more, and two perfectly separated "
+        f"clusters would reach log10 p = {graphs.attainable_log_p() / math.log(10):.2f}. 'One "
+        "cluster' then means 'not enough evidence'. Use more rows, or a graph of fewer edges, or "
+        "n_clusters=k.",
+        PowerWarning,
+        stacklevel=7,
+    )
+
+
+def _warn_of_limits(graphs: CutGraphs, k: int, wish: _Wish, *, limit_reached: bool) -> None:
+    if limit_reached:
+        warnings.warn(
+            f"the search ended at max_clusters={wish.most}, and there are more clusters with clear "
+            "gaps. Raise max_clusters.",
+            LimitWarning,
+            stacklevel=7,
+        )
+    if wish.n_clusters is None and k > max(2, math.isqrt(graphs.n_rows)):
+        warnings.warn(
+            f"{k} clusters are more than the square root of the {graphs.n_rows} rows: look at the "
+            "path before you trust them.",
+            LimitWarning,
+            stacklevel=7,
+        )
