@@ -34,8 +34,8 @@ def cluster(
         Name of the graph: similarities, (m, m).
     key_added : str
         ``.obs[key_added]`` takes the labels, a categorical of "0", "1", ..., by falling size;
-        ``.uns[key_added]`` a dict of "params", "n_clusters", and "path", a DataFrame with one row
-        for each k tried.
+        ``.uns[key_added]`` a dict of "params", "n_clusters", "criterion" (the rule that decided),
+        and "path", a DataFrame with one row for each k.
     normalize : bool
         Whether to divide each entry by the roots of the degrees of its two cells, as in W_C
         [HD19, section 4]; else the graph is taken as it is.
@@ -80,6 +80,7 @@ def cluster(
             if value is not None
         },
         "n_clusters": model.n_clusters_,
+        "criterion": model.path_.criterion,
         "path": path.drop(columns="pair").assign(pair_0=first, pair_1=second),
     }
     return model

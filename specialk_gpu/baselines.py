@@ -18,7 +18,7 @@ from specialk_gpu.chebyshev import ConvergenceError
 from specialk_gpu.eigen import eigenpairs
 from specialk_gpu.graph import normalised, symmetric_graph
 from specialk_gpu.neighbors import features, nearest_neighbors, within_range
-from specialk_gpu.sweep import by_size
+from specialk_gpu.selection.sweep import by_size
 
 __all__ = ["Alignment", "SelfTuning", "eigengap", "local_scaling_graph", "self_tuning", "stsc"]
 

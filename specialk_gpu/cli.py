@@ -122,23 +122,27 @@ _PARAMETERS = {
     "n_components": {
         "type": _integer_or("auto", "auto"),
         "metavar": "{N,auto}",
-        "help": "eigenvectors (auto: 200 below 5,000 points, else 1000)",
+        "help": "eigenvectors (auto: one for each fragment; zz_top: 200 or 1000)",
     },
     "alpha": _NUMBER | {"help": "level above which two clusters are taken for one (0.01)"},
     "n_clusters": _INTEGER | {"help": "exactly this many clusters, without a test"},
     "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
-    "max_clusters": _INTEGER | {"help": "largest number of clusters (50)"},
-    "full_path": {"action": "store_true", "help": "go on to --max-clusters after the decision"},
-    "selection": {"choices": ("calibrated", "first", "watershed"), "help": "rule (calibrated)"},
-    "n_init": _INTEGER | {"help": "restarts of k-means (10)"},
+    "max_clusters": _INTEGER | {"help": "largest number of clusters (none; zz_top: 50)"},
+    "full_path": {"action": "store_true", "help": "show all of the path, beyond the decision"},
+    "criterion": {
+        "choices": ("cut", "zz_top"),
+        "help": "what decides: the cut test, or the paper's ZZ Top Bound (cut)",
+    },
+    "stopping": {"choices": ("first", "watershed"), "help": "zz_top: rule (first)"},
+    "n_init": _INTEGER | {"help": "zz_top: restarts of k-means (10)"},
     "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
     "drop_correlated": _NUMBER | {"help": "drop eigenvectors more correlated than this (none)"},
     "n_kmeans_components": {
         "type": _integer_or("all", None),
         "metavar": "{N,all}",
-        "help": "columns of the embedding that k-means sees (50)",
+        "help": "zz_top: columns of the embedding that k-means sees (50)",
     },
-    "n_pairs": _INTEGER | {"help": "test only the N pairs of highest cut (all)"},
+    "n_pairs": _INTEGER | {"help": "zz_top: test only the N pairs of highest cut (all)"},
     "tol": _NUMBER | {"help": "largest residual of an eigenpair (1e-8)"},
     "backend": {"choices": ("auto", "numpy", "cuda"), "help": "where to compute (auto)"},
     "random_state": _INTEGER | {"help": "seed; the same seed gives the same answer"},
@@ -404,12 +408,11 @@ def _path_rows(model, true_labels=None):
             "log10_p": None if log_p is None else log_p / math.log(10),
             "pair": None if step.pair is None else [int(cluster) for cluster in step.pair],
             "accepted": bool(step.accepted),
-            "inertia": _finite(step.inertia),
             "reason": str(step.reason),
         }
-        if step.log_p_calibrated is not None:
-            row["log_p_calibrated"] = step.log_p_calibrated
-            row["log10_p_calibrated"] = step.log_p_calibrated / math.log(10)
+        for name in ("log_p_level", "log_zz_top", "inertia"):
+            if getattr(step, name) is not None:
+                row[name] = _finite(getattr(step, name))
         if true_labels is not None:
             row["nmi"] = float(normalized_mutual_info_score(true_labels, step.labels))
         rows.append(row)
@@ -429,6 +432,7 @@ def _summary(model, rows, seconds, warned):
     backend = get_backend(model.backend_).describe()
     return {
         "n_clusters": int(model.n_clusters_),
+        "criterion": model.path_.criterion,
         "cluster_sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
         "limit_reached": bool(model.limit_reached_),
         "n_samples": len(model.labels_),
@@ -446,20 +450,18 @@ def _summary(model, rows, seconds, warned):
     }
 
 
-def _print_path(rows, n_clusters):
-    """Print the path as a table; a star marks the answer."""
-    columns = {"log10 p": "log10_p"}
-    if any("log10_p_calibrated" in row for row in rows):
-        columns = {"log10 p": "log10_p_calibrated", "bound": "log10_p"}
-    table = [["", "k", *columns, "pair", "accepted", "inertia", "reason"]]
+def _print_path(rows, n_clusters, criterion):
+    """Print the path as a table, headed by the name of the rule; a star marks the answer."""
+    if criterion == "cut":
+        columns, rule = {"p": "log_p", "own p": "log_p_level"}, "cut test"
+    else:
+        columns, rule = {"log10 p": "log10_p", "inertia": "inertia"}, "ZZ Top Bound"
+    table = [["", "k", *columns, "pair", "accepted", f"reason ({rule})"]]
     for row in rows:
         cells = ["*" if row["k"] == n_clusters else "", str(row["k"])]
-        found = (row.get(key) for key in columns.values())
-        cells += ["-" if x is None else f"{x:.2f}" for x in found]
+        cells += [_shown(row.get(name), name, criterion) for name in columns.values()]
         cells.append("-" if row["pair"] is None else "{}, {}".format(*row["pair"]))
-        cells.append("yes" if row["accepted"] else "no")
-        cells.append("-" if row["inertia"] is None else f"{row['inertia']:.5g}")
-        table.append([*cells, row["reason"]])
+        table.append([*cells, "yes" if row["accepted"] else "no", row["reason"]])
     if rows and "nmi" in rows[0]:
         for cells, nmi in zip(table, ["NMI", *(f"{row['nmi']:.3f}" for row in rows)], strict=True):
             cells.insert(-1, nmi)
@@ -469,9 +471,20 @@ def _print_path(rows, n_clusters):
         print("  ".join([*padded[:-1], cells[-1]]))
 
 
+def _shown(number, name, criterion):
+    """Lay out a number of the path."""
+    from specialk_gpu.findings import in_words
+
+    if number is None:
+        return "-"
+    if criterion == "cut":
+        return in_words(number, criterion)
+    return f"{number:.5g}" if name == "inertia" else f"{number:.2f}"
+
+
 def _print_results(model, rows, seconds, *, table):
     if table:
-        _print_path(rows, model.n_clusters_)
+        _print_path(rows, model.n_clusters_, model.path_.criterion)
     noun = "cluster" if model.n_clusters_ == 1 else "clusters"
     print(f"k = {model.n_clusters_} {noun} (backend {model.backend_}, {seconds:.1f} s)")
 

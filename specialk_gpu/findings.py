@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.bounds import zz_top
+from specialk_gpu.selection.bounds import zz_top
+from specialk_gpu.selection.path import NO_POWER, SMALL
+from specialk_gpu.selection.sweep import decide
 from specialk_gpu.storage import on_host
-from specialk_gpu.sweep import NO_POWER, decide
 
 __all__ = [
     "counted",
     "doubts",
     "images",
     "in_the_plane",
+    "in_words",
     "near_level",
     "pair_matrix",
     "settings",
@@ -41,15 +43,26 @@ def counted(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+def in_words(log_p: float, criterion: str) -> str:
+    """Return what decides, a p or a bound, as it is printed."""
+    if criterion == "cut":
+        return "< 0.001" if log_p < SMALL else f"{math.exp(log_p):.3f}"
+    if log_p > SMALL:
+        return f"{math.exp(log_p):.2g}"
+    exponent = math.floor(log_p / LN10)
+    mantissa = 10 ** (log_p / LN10 - exponent)
+    return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
+
+
 def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
-    """Return log10 of the bound of every pair of clusters.
+    """Return log10 of the ZZ Top Bound of every pair of clusters, whatever rule decided.
 
     Parameters
     ----------
     model : SpecialK
         Fitted.
     k : int, optional
-        Which k of the path; the decision by default.
+        A number of clusters that `labels_at` has; the decision by default.
 
     Returns
     -------
@@ -59,24 +72,19 @@ def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
     Raises
     ------
     ValueError
-        If k is not on the path.
+        If there are no k clusters to be had.
     """
-    wanted = model.n_clusters_ if k is None else k
-    step = next((step for step in model.path_ if step.k == wanted), None)
-    if step is None:
-        known = [step.k for step in model.path_]
-        msg = f"k must be a number of clusters on the path, {known}, got {wanted}."
-        raise ValueError(msg)
     bk = backend_of(model.embedding_)
-    D, labels = bk.asarray(model.embedding_), bk.asarray(step.labels)
-    if model._distinct is not None:  # the bound was of distinct rows
+    D = bk.asarray(model.embedding_)
+    labels = bk.asarray(model.labels_ if k is None else model.labels_at(k))
+    if model._distinct is not None:  # copies are no further evidence
         distinct = bk.asarray(model._distinct)
         D, labels = D[distinct], labels[distinct]
     return on_host(zz_top(D, labels)) / LN10
 
 
 def watershed(model: Any) -> int:
-    """Return the k that the watershed rule takes on the path of a fitted model.
+    """Return the k that the watershed takes on the path of a model, for criterion="zz_top".
 
     That is the decision, where certainty hardly drops, or the path does not go beyond it.
     """
@@ -84,13 +92,13 @@ def watershed(model: Any) -> int:
     certainty = -np.expm1(np.array(log_p))
     if ks[-1] <= model.n_clusters_ or (certainty[:-1] - certainty[1:]).max(initial=0) < DROP:
         return model.n_clusters_
-    return decide(ks, log_p, alpha=settings(model).alpha, selection="watershed")
+    return decide(ks, log_p, alpha=settings(model).alpha, stopping="watershed")
 
 
 def near_level(model: Any) -> list[int]:
-    """Return the k where what decides, bound or calibrated p, is within a factor 10 of alpha."""
+    """Return the k where what decides, p or bound, is within a factor 10 of alpha."""
     log_alpha = math.log(settings(model).alpha)
-    return [s.k for s in model.path_ if s.pair and abs(s.decisive_log_p - log_alpha) < LN10]
+    return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
 
 
 def _powerless(model: Any) -> bool:
@@ -99,7 +107,7 @@ def _powerless(model: Any) -> bool:
 
 
 def verdict(model: Any) -> tuple[str, str]:
-    """Say how many clusters there are, and how sure that is.
+    """Say how many clusters there are, why, and how clear that is.
 
     Parameters
     ----------
@@ -123,55 +131,55 @@ def verdict(model: Any) -> tuple[str, str]:
             "No split was accepted, but none could have been with so few rows or eigenvectors, or "
             "a graph that joins so many. This is no evidence for one cluster."
         )
-    log_alpha, own, beyond = math.log(given.alpha), path.get(k), path.get(k + 1)
-    measure, parts = _measure(given), []
-    if own is not None and own.pair is not None:
-        parts.append(
-            f"Of {k} clusters, the two that are most alike have a {measure} of "
-            f"{_power(own.decisive_log_p)}; alpha is {given.alpha:g}."
-        )
-    if k == given.min_clusters > 1 and (own is None or own.decisive_log_p > log_alpha):
-        parts.append("Fewer were not allowed (min_clusters), and this number was not tested.")
-        return "given", " ".join(parts)
-    if beyond is not None and beyond.pair is not None:
-        split = f"Of {k + 1} clusters, two have" if k > 1 else "Split in two, the parts have"
-        parts.append(f"{split} a {measure} of {_power(beyond.decisive_log_p)}: they may be one.")
-    if given.selection == "watershed":
-        parts.append("The answer is where certainty drops most, whatever alpha.")
+    own, beyond = path.get(k), path.get(k + 1)
+    if k == given.min_clusters > 1 and (own is None or own.log_p > math.log(given.alpha)):
+        return "given", "Fewer were not allowed (min_clusters), and this number was not tested."
+    if model.path_.criterion == "zz_top" and given.stopping == "watershed":
+        words = f"k = {k} is the last before certainty, 1 less the ZZ Top Bound, drops most."
         sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
-        return ("clear" if sure else "close"), " ".join(parts)
+        return ("clear" if sure else "close"), words
+    words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]
-    other = k if given.selection == "calibrated" else watershed(model)
-    if not near:
-        parts.append(f"No {measure} up to there is near alpha.")
-    elif near[-1] >= k:
-        parts.append(
-            f"The {measure} at k = {_listed(near[-1:])} is near alpha: the answer could as well be "
-            "another."
-        )
-    else:
-        parts.append(f"But the {measure} at k = {_listed(near)} is near alpha.")
+    if near:
+        words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
+    other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
-        parts.append(f"But certainty drops most after k = {other}.")
-    return ("close" if near or other != k else "clear"), " ".join(parts)
+        words += f" But certainty, 1 less the bound, drops most after k = {other}."
+    return ("close" if near or other != k else "clear"), words
 
 
-def _measure(given: Any) -> str:
+def _told(model: Any, step: Any) -> str:
+    """Say how separate the clusters of the decision are."""
+    if step is None:
+        return "More cannot be told apart."
+    if step.k == 1:
+        return "One cluster leaves nothing to test."
+    two = "the two" if step.k == 2 else "even the two most similar"
+    return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
+
+
+def _told_of_more(model: Any, step: Any) -> str:
+    """Say why there are not more clusters."""
+    if step is None or step.pair is None:
+        return "More could not be tested."
+    two = "the two" if step.k == 2 else "two"
+    return f"With {step.k}, {two} are not ({_value(model, step)}), so the answer is {step.k - 1}."
+
+
+def _value(model: Any, step: Any) -> str:
+    value = in_words(step.log_p, model.path_.criterion)
+    if model.path_.criterion == "zz_top":
+        return f"ZZ Top Bound {value}"
+    return f"p {value}" if value.startswith("<") else f"p = {value}"
+
+
+def _measure(model: Any) -> str:
     """Name what the decision was made by."""
-    return "calibrated p" if given.selection == "calibrated" else "bound"
+    return "p of the cut test" if model.path_.criterion == "cut" else "ZZ Top Bound"
 
 
 def _listed(ks: list[int]) -> str:
     return ", ".join(map(str, ks))
-
-
-def _power(log_p: float) -> str:
-    """Return a probability in words."""
-    if log_p > -3 * LN10:
-        return f"{math.exp(log_p):.2g}"
-    exponent = math.floor(log_p / LN10)
-    mantissa = 10 ** (log_p / LN10 - exponent)
-    return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
 def doubts(model: Any) -> list[tuple[str, str]]:
@@ -188,53 +196,53 @@ def doubts(model: Any) -> list[tuple[str, str]]:
         Those that apply.
     """
     given, k, n = settings(model), model.n_clusters_, model.embedding_.shape[1]
+    cut = model.path_.criterion == "cut"
     out = []
     if model.limit_reached_:
-        most = given.max_clusters
-        out.append((f"The search ended at max_clusters={most}.", "Allow more clusters."))
+        out.append((f"The search ended at max_clusters={k}.", "Allow more clusters."))
     if given.n_clusters is None and _powerless(model):
-        if given.selection == "calibrated":
+        if cut:
             rows = model.labels_ if model._distinct is None else model._distinct
             found = f"{counted(len(rows), 'row')} are too few for any split."
             out.append((found, "Take more rows, or a graph of fewer edges."))
         else:
             found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
             out.append((found, "Raise n_components or alpha."))
-    if given.selection == "first" and (other := watershed(model)) != k:
+    if not cut and given.stopping == "first" and (other := watershed(model)) != k:
         out.append(
             (
                 f"Certainty drops most after k = {other}; the decision is k = {k}.",
-                "Look at both clusterings: the labels of each k are in path_. "
-                'selection="watershed" takes the other.',
+                'Look at both clusterings: labels_at(k) has the labels. stopping="watershed" takes '
+                "the other.",
             )
         )
     if near := near_level(model):
         out.append(
             (
-                f"The {_measure(given)} at k = {_listed(near)} is within a factor of 10 of alpha.",
-                SETTLE["graph" if given.affinity == "precomputed" else _measure(given)],
+                f"The {_measure(model)} at k = {_listed(near)} is within a factor of 10 of alpha.",
+                SETTLE[
+                    "bound" if not cut else "graph" if given.affinity == "precomputed" else "rows"
+                ],
             )
         )
     out += _doubts_of_the_graph(model)
-    if given.n_clusters is None and given.selection == "calibrated":
+    if given.n_clusters is not None:
+        found = "The number of clusters was given."
+        out.append((found, "Fit without n_clusters to see what is found."))
+    elif cut:
         out.append(
             (
-                "The answer is one for this graph, and for the clusters that k-means found.",
-                "Fit with another random_state, and with a graph of twice as many neighbours; a k "
-                "that stays can be trusted.",
-            )
-        )
-    elif given.n_clusters is None:
-        out.append(
-            (
-                f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
-                "Fit with half and with twice as many (n_components); a k that stays can be "
-                "trusted.",
+                "The answer is one for this graph, and for the fragments it was cut into.",
+                "Fit with another random_state, and with a graph of twice as many neighbours; "
+                "trust a k that stays.",
             )
         )
     else:
         out.append(
-            ("The number of clusters was given.", "Fit without n_clusters to see what is found.")
+            (
+                f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
+                "Fit with half and with twice as many (n_components); trust a k that stays.",
+            )
         )
     return out
 
@@ -242,7 +250,7 @@ def doubts(model: Any) -> list[tuple[str, str]]:
 SETTLE = {
     "bound": "Raise n_components for finer splits, lower it for coarser ones, and see whether k "
     "stays.",
-    "calibrated p": "Take another alpha or n_neighbors, and see whether k stays.",
+    "rows": "Take another alpha or n_neighbors, and see whether k stays.",
     "graph": "Take another alpha, or a graph of more neighbours, and see whether k stays.",
 }
 ISOLATED = {
@@ -263,10 +271,10 @@ def _doubts_of_the_graph(model: Any) -> list[tuple[str, str]]:
     if n_isolated := int((np.diff(indptr) == 0).sum()):
         found = f"No edge joins {counted(n_isolated, 'row')} to others."
         out.append((found, f"Their labels mean nothing. {ISOLATED[affinity]}"))
-    if (n_parts := model.n_graph_components_ - n_isolated) > 1:
-        advice = "Parts smaller than 1/n of the rows may not be told apart. "
+    n_parts = model.n_graph_components_ - n_isolated
+    if n_parts > 1 and model.path_.criterion == "zz_top":
         found = f"The graph falls into {n_parts} parts that no edge joins."
-        out.append((found, advice + APART[affinity]))
+        out.append((found, f"Small parts may be taken for one. {APART[affinity]}"))
     return out
 
 

@@ -12,6 +12,7 @@ from specialk_gpu.findings import (
     LN10,
     images,
     in_the_plane,
+    in_words,
     pair_matrix,
     settings,
     typical,
@@ -21,7 +22,7 @@ from specialk_gpu.storage import on_host
 
 __all__ = ["cluster_sizes", "embedding", "members", "pairs", "path", "spectrum"]
 
-FLOOR = -20.0  # log10 p below which the axis ends
+FLOOR = {"cut": -3.0, "zz_top": -20.0}  # log10 of p, or of the bound, at which the axis ends
 
 
 def _axes(ax: Any) -> Any:
@@ -34,9 +35,9 @@ def _axes(ax: Any) -> Any:
 
 
 def path(model: Any, ax: Any = None) -> Any:
-    """Draw log10 p of the worst pair against k, with the threshold and the decision.
+    """Draw log10 of what decides, for the worst pair, against k, with alpha and the decision.
 
-    That is the calibrated p where it decides, with the bound beside it.
+    That is the p of the cut test, or the ZZ Top Bound.
 
     Parameters
     ----------
@@ -53,12 +54,10 @@ def path(model: Any, ax: Any = None) -> Any:
     ax = _axes(ax)
     steps = [step for step in model.path_ if step.pair is not None]
     ks = np.array([step.k for step in steps])
-    log10_p = np.array([step.decisive_log_p for step in steps]) / LN10
-    shown = np.maximum(log10_p, FLOOR)
-    calibrated = settings(model).selection == "calibrated"
-    if calibrated:
-        bounds = np.array([step.log_p for step in steps]) / LN10
-        ax.plot(ks, np.maximum(bounds, FLOOR), color="0.8", linestyle=":", label="bound [HD19]")
+    log10_p = np.array([step.log_p for step in steps]) / LN10
+    criterion = model.path_.criterion
+    floor = FLOOR[criterion]
+    shown = np.maximum(log10_p, floor)
     ax.plot(ks, shown, color="0.6", zorder=1)
     accepted = np.array([step.accepted for step in steps], dtype=bool)
     for mask, marker, color, name in (
@@ -67,15 +66,16 @@ def path(model: Any, ax: Any = None) -> Any:
     ):
         if mask.any():
             ax.scatter(ks[mask], shown[mask], marker=marker, color=color, label=name, zorder=2)
-    for k, value in zip(ks[log10_p < FLOOR], shown[log10_p < FLOOR], strict=True):
-        ax.annotate("below", (k, value), ha="center", va="bottom", fontsize="small")
+    below = in_words(-math.inf, "cut") if criterion == "cut" else "below"
+    for k in ks[log10_p < floor]:
+        ax.annotate(below, (k, floor), ha="center", va="bottom", fontsize="small")
     threshold = math.log10(settings(model).alpha)
     ax.axhline(threshold, color="0.3", linestyle="--", label=f"alpha = {settings(model).alpha:g}")
     ax.axvline(model.n_clusters_, color="C2", linewidth=6, alpha=0.25, zorder=0, label="decision")
-    if len(steps) > 1 and not calibrated and (k := watershed(model)) != model.n_clusters_:
+    if len(steps) > 1 and criterion == "zz_top" and (k := watershed(model)) != model.n_clusters_:
         ax.axvline(k, color="C4", linestyle=":", zorder=0, label="watershed")
-    name = "calibrated log10 p" if calibrated else "log10 p"
-    ax.set(xlabel="number of clusters k", ylabel=f"{name} of the worst pair")
+    name = "log10 p of the cut test" if criterion == "cut" else "log10 of the ZZ Top Bound"
+    ax.set(xlabel="number of clusters k", ylabel=f"{name}, worst pair")
     ax.set_title(f"k = {model.n_clusters_}")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend()
@@ -131,14 +131,14 @@ def cluster_sizes(model: Any, ax: Any = None) -> Any:
 
 
 def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
-    """Draw log10 of the bound of every pair of clusters.
+    """Draw log10 of the ZZ Top Bound of every pair of clusters, whatever rule decided.
 
     Parameters
     ----------
     model, ax
         See `path`.
     k : int, optional
-        Which k of the path; the decision by default.
+        A number of clusters that `labels_at` has; the decision by default.
 
     Returns
     -------
@@ -147,18 +147,19 @@ def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
     Raises
     ------
     ValueError
-        If the path has no such k.
+        If there are no k clusters to be had.
     """
     check_is_fitted(model)
     matrix = pair_matrix(model, k)
     ax = _axes(ax)
-    image = ax.imshow(np.maximum(matrix, FLOOR), cmap="viridis_r", vmin=FLOOR, vmax=0)
+    floor = FLOOR["zz_top"]
+    image = ax.imshow(np.maximum(matrix, floor), cmap="viridis_r", vmin=floor, vmax=0)
     n = len(matrix)
     if n <= 12:
         for i, j in np.argwhere(np.isfinite(matrix) & ~np.eye(n, dtype=bool)):
-            color = "white" if matrix[i, j] > FLOOR / 2 else "black"
+            color = "white" if matrix[i, j] > floor / 2 else "black"
             ax.text(j, i, f"{matrix[i, j]:.1f}", ha="center", va="center", color=color)
-    ax.figure.colorbar(image, ax=ax, label="log10 of the bound", extend="min")
+    ax.figure.colorbar(image, ax=ax, label="log10 of the ZZ Top Bound", extend="min")
     ax.set(xlabel="cluster", ylabel="cluster")
     for axis in (ax.xaxis, ax.yaxis):
         axis.get_major_locator().set_params(integer=True)

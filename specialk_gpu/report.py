@@ -21,6 +21,7 @@ from specialk_gpu.findings import (
     doubts,
     images,
     in_the_plane,
+    in_words,
     pair_matrix,
     settings,
     typical,
@@ -35,22 +36,27 @@ COLORS = (  # told apart by most people, on light and on dark paper
     "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
     "#a0705a", "#d76bb0", "#7f8791", "#a8a52a", "#25a8b5",
 )  # fmt: skip
-MEASURE = {
-    "bound": "a bound says how likely such a clear split would be if the two were really one "
-    "cluster.",
-    "calibrated": "p says how likely the graph would be to be so much thinner between the two than "
-    "within them if they were really one cluster.",
+NAME = {"cut": "p", "zz_top": "ZZ Top Bound"}  # of what decides
+MEANING = {
+    "cut": "The rows are cut into small fragments. The two that are least separate are merged, "
+    "again and again, until one is left. The cut test says how separate two clusters are: it "
+    "compares the graph at their border with the graph inside them, and p is the chance of a "
+    "border that thin inside one cluster. Own p is that of the least separate pair of k clusters. "
+    "What decides is p, the least own p of k or more clusters, with fragments of several sizes.",
+    "zz_top": "For each k, k-means splits the rows into k clusters. For every pair of clusters, "
+    "the ZZ Top Bound says how likely such a clear split would be, at most, if the two were really "
+    "one cluster. The largest over the pairs is shown.",
 }
-CAUTION = {
-    "bound": "The bound takes the columns of the embedding for independent samples, which they are "
-    "not quite: read alpha as a threshold, not as an error rate.",
-    "calibrated": "This p is not the paper's. How often sets without clusters are split was tried "
-    "on thousands of them; far below 10⁻³ it tells how thin the graph is there, and is no "
-    "frequency.",
+SOURCE = {
+    "cut": "The rule is this library's cut test. p is measured on sets without clusters; it is not "
+    "the probability that a cluster exists, and below 0.001 it only says that a border is thin.",
+    "zz_top": "The method: S. Hess, W. Duivesteijn, k is the Magic Number, ECML PKDD 2019. The "
+    "bound takes the columns of the embedding for independent samples, which they are not quite: "
+    "read alpha as a threshold, not as an error rate.",
 }
 MOST_PAIRS = 30  # clusters up to which the pairs of a k are listed
 MOST_POINTS = 5000
-FLOOR = -15.0  # log10 p at which the chart ends
+FLOOR = {"cut": -3.0, "zz_top": -15.0}  # log10 of what decides, at which the chart ends
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 330, 80, 40, 55
 
 
@@ -92,7 +98,7 @@ def report(
     headline = counted(k, "cluster")
     sure, words = verdict(model)
     given = settings(model)
-    calibrated = given.selection == "calibrated"
+    criterion = model.path_.criterion
     rows = model.n_features_in_ if given.affinity != "precomputed" else None
     told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
     plane, shown = _plane(model)
@@ -103,23 +109,22 @@ def report(
         "plane": plane,
         "colors": COLORS,
         "most_pairs": MOST_PAIRS,
+        "has_bounds": criterion == "zz_top",
     }
     fields = {
         "title": html.escape(f"{headline} – specialk_gpu"),
         "source": html.escape(f"{source}: {told}" if source else told),
         "headline": headline + {"clear": ", clearly", "no power": "?"}.get(sure, ""),
         "verdict": html.escape(words),
-        "alpha": f"{given.alpha:g}",
-        "measure": MEASURE["calibrated" if calibrated else "bound"],
-        "caution": CAUTION["calibrated" if calibrated else "bound"],
-        "matrix": "log10 of the bound" if calibrated else "log10 p",
-        "rule": _rule(model),
+        "why": f"{MEANING[criterion]} {_rule(model)}",
+        "source_of_the_rule": SOURCE[criterion],
         "chart": _chart(model),
         "choose": "Choose a k"
         + (", in the picture or" if len(steps) > 1 else "")
         + " in the table",
-        "bounds": '<th scope="col">bound</th>' if calibrated else "",
-        "path": "\n".join(_path_row(step, k, calibrated=calibrated) for step in model.path_),
+        "heads": "".join(f'<th scope="col">{name}</th>' for name in HEADS[criterion]),
+        "path": "\n".join(_path_row(step, k, criterion) for step in model.path_),
+        "nearness": NEARNESS[criterion],
         "clusters": "\n".join(_cluster_rows(model, steps)),
         "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
         "embedding, coloured by cluster.",
@@ -143,22 +148,21 @@ def _step(model: Any, step: Any) -> dict[str, Any]:
     """Return what the page needs of one k."""
     sizes = np.bincount(on_host(step.labels), minlength=step.k).tolist()
     pairs = None
-    if 1 < step.k <= MOST_PAIRS:
+    if model.path_.criterion == "zz_top" and 1 < step.k <= MOST_PAIRS:
         pairs = np.round(np.maximum(pair_matrix(model, step.k), -1e6), 3).tolist()
-    return {"k": int(step.k), "sizes": sizes, "pairs": pairs}
+    return {"k": int(step.k), "sizes": sizes, "log10_zz_top": pairs}
 
 
 def _rule(model: Any) -> str:
-    if settings(model).n_clusters is not None:
+    given, criterion = settings(model), model.path_.criterion
+    if given.n_clusters is not None:
         return "Here k was given, and nothing was decided."
-    if settings(model).selection == "watershed":
-        return "The answer is the last k before the largest drop in certainty."
-    if settings(model).selection == "calibrated":
-        return (
-            "The first k that is not accepted is one too many. Beside p stands the log10 of the "
-            "paper's bound, which decided nothing here."
-        )
-    return "The first k that is not accepted is one too many."
+    if criterion == "zz_top" and given.stopping == "watershed":
+        return "The answer is the last k before certainty, 1 less the bound, drops most."
+    level = f"at most alpha = {given.alpha:g}"
+    if criterion == "cut":
+        return f"The answer is the largest k whose p is {level}."
+    return f"A k is accepted if that is {level}; the first that is not is one too many."
 
 
 def _plane(model: Any) -> tuple[dict[str, list], int]:
@@ -173,12 +177,14 @@ def _plane(model: Any) -> tuple[dict[str, list], int]:
 
 
 def _chart(model: Any) -> str:
-    """Draw log10 p against k, with a mark for each k that can be chosen."""
+    """Draw log10 of what decides against k, with a mark for each k that can be chosen."""
     steps = [step for step in model.path_ if step.pair is not None]
     if not steps:
         return ""
     first, last = min(2, steps[0].k), steps[-1].k
-    floor = min(-3.0, max(FLOOR, min(step.decisive_log_p for step in steps) / LN10 - 1))
+    criterion = model.path_.criterion
+    name = f"log10 of the {NAME[criterion]}" if criterion == "zz_top" else "log10 p"
+    floor = min(-3.0, max(FLOOR[criterion], min(step.log_p for step in steps) / LN10 - 1))
 
     def x(k: float) -> float:
         return LEFT + (k - first + 0.5) / (last - first + 1) * (WIDTH - LEFT - 10)
@@ -187,10 +193,7 @@ def _chart(model: Any) -> str:
         return TOP + max(log10_p, floor) / floor * (HEIGHT - TOP - BOTTOM)
 
     alpha = y(math.log10(settings(model).alpha))
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" '
-        'aria-label="log10 p of the worst pair against k">'
-    ]
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{name} against k">']
     for value in range(0, math.floor(floor) - 1, -max(1, round(-floor / 5))):
         if value >= floor:
             parts.append(
@@ -208,16 +211,16 @@ def _chart(model: Any) -> str:
             f'<rect x="{x(model.n_clusters_) - 11:.1f}" y="{TOP - 10}" width="22" rx="5" '
             f'height="{HEIGHT - TOP - BOTTOM + 20}" fill="var(--mark)" opacity=".16"/>'
         )
-    line = " ".join(f"{x(step.k):.1f},{y(step.decisive_log_p / LN10):.1f}" for step in steps)
+    line = " ".join(f"{x(step.k):.1f},{y(step.log_p / LN10):.1f}" for step in steps)
     parts.append(f'<polyline points="{line}" fill="none" stroke="var(--line)" stroke-width="2"/>')
     every = max(1, -(-len(steps) // 20))
     for step in steps:
-        at = f'cx="{x(step.k):.1f}" cy="{y(step.decisive_log_p / LN10):.1f}"'
-        told = "accepted" if step.accepted else "not accepted"
+        at = f'cx="{x(step.k):.1f}" cy="{y(step.log_p / LN10):.1f}"'
+        told = f"{NAME[criterion]} {in_words(step.log_p, criterion)}, "
+        told = html.escape(told + ("accepted" if step.accepted else "not accepted"))
         parts.append(
             f'<g class="dot" data-k="{step.k}" tabindex="0" role="button" aria-pressed="false" '
-            f'aria-label="k = {step.k}: log10 p {step.decisive_log_p / LN10:.2f}, {told}">'
-            f"<title>k = {step.k}: {step.decisive_log_p / LN10:.2f}, {told}</title>"
+            f'aria-label="k = {step.k}: {told}"><title>k = {step.k}: {told}</title>'
             f'<circle class="halo" {at} r="11"/>'
             f'<circle {at} r="5.5" fill="var(--{"yes" if step.accepted else "no"})"/></g>'
         )
@@ -228,46 +231,74 @@ def _chart(model: Any) -> str:
             )
     middle = (LEFT + WIDTH) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
-    parts.append('<text x="2" y="18">log10 p</text></svg>')
+    parts.append(f'<text x="2" y="18">{name}</text></svg>')
     return "".join(parts)
 
 
-def _path_row(step: Any, answer: int, *, calibrated: bool) -> str:
-    pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
-    log10_p = "" if step.pair is None else f"{step.decisive_log_p / LN10:.2f}"
-    bound = ""
-    if calibrated:
-        bound = f"<td>{'' if step.pair is None else format(step.log_p / LN10, '.2f')}</td>"
+HEADS = {
+    "cut": ("k", "p", "own p", "worst pair", "accepted"),
+    "zz_top": ("k", "ZZ Top Bound", "worst pair", "accepted", "inertia"),
+}
+
+
+def _path_row(step: Any, answer: int, criterion: str) -> str:
+    pair, values = "", []
+    if step.pair is not None:
+        pair = f"{step.pair[0]}, {step.pair[1]}"
+        values = [in_words(step.log_p, criterion)]
+        if criterion == "cut":
+            values.append(in_words(step.log_p_level, criterion))
+    values += [""] * ((2 if criterion == "cut" else 1) - len(values))
+    values += [pair, "yes" if step.accepted else "no"]
+    if criterion == "zz_top":
+        values.append(f"{step.inertia:.6g}")
+    cells = "".join(f"<td>{html.escape(value)}</td>" for value in values)
     return (
         f'<tr data-k="{step.k}"{" class=answer" if step.k == answer else ""}>'
-        f'<th scope="row"><button type="button">{step.k}</button></th><td>{log10_p}</td>'
-        f"{bound}<td>{pair}</td><td>{'yes' if step.accepted else 'no'}</td>"
-        f"<td>{step.inertia:.6g}</td>"
+        f'<th scope="row"><button type="button">{step.k}</button></th>{cells}'
         f'<td class="words">{html.escape(step.reason)}</td></tr>'
     )
 
 
+NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
+
+
+def _nearness(model: Any, steps: list[dict[str, Any]]) -> np.ndarray | None:
+    """Return how near each cluster is to each other one (k, k): more is nearer.
+
+    For criterion="cut" that is the share of walks from the one that end in the other, in percent.
+    """
+    k = model.n_clusters_
+    if model.path_.criterion == "zz_top":
+        pairs = next(one for one in steps if one["k"] == k)["log10_zz_top"]
+        return None if pairs is None else np.array(pairs)
+    if k == 1:
+        return None
+    labels, shares = on_host(model.labels_), on_host(model.membership_)
+    return np.stack([100 * shares[labels == c].mean(axis=0) for c in range(k)])
+
+
 def _cluster_rows(model: Any, steps: list[dict[str, Any]]) -> list[str]:
     """Return a line of the table for each cluster: its size, and what it is closest to."""
-    step = next(one for one in steps if one["k"] == model.n_clusters_)
-    sizes, pairs = np.array(step["sizes"]), step["pairs"]
+    sizes = np.array(next(one for one in steps if one["k"] == model.n_clusters_)["sizes"])
+    nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
     rows = []
     for c, size in enumerate(sizes.tolist()):
         share = size / sizes.sum()
-        closest, bound = "–", "–"
+        closest, shown = "–", "–"
         place, height = c, 0.0
-        if pairs is not None:
-            others = np.array(pairs[c])
+        if nearness is not None:
+            others = nearness[c].copy()
             others[c] = -np.inf
             place, height = int(others.argmax()), float(others.max())
-            closest, bound = str(place), f"{height:.2f}"
+            closest, shown = str(place), f"{height:.2f}{unit}"
         color = COLORS[c % len(COLORS)]
         rows.append(
             f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
             f'style="background:{color}"></span>{c}</th><td data-value="{size}">{size:,}</td>'
             f'<td data-value="{share}" style="text-align:left"><span class="bar" '
             f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
-            f'<td data-value="{place}">{closest}</td><td data-value="{height}">{bound}</td></tr>'
+            f'<td data-value="{place}">{closest}</td><td data-value="{height}">{shown}</td></tr>'
         )
     return rows
 

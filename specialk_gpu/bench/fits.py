@@ -1,4 +1,4 @@
-"""Whole fits: ours, the plain pipeline of scikit-learn and SciPy, and ClustPy's SpecialK."""
+"""Whole fits by the paper's rule: ours, one of scikit-learn's and SciPy's parts, ClustPy's."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _our_fit(case: Case, data: Inputs) -> Fit:
         n_components=case.n,
         max_clusters=case.k,
         full_path=True,
-        selection="first",
+        criterion="zz_top",
         backend=data.bk.name,
         random_state=0,
         verbose=1,

@@ -247,7 +247,7 @@ def _compare_pairs(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 
 
 def _our_sweep(case: Case, data: Inputs) -> list[Split]:
-    from specialk_gpu.sweep import sweep
+    from specialk_gpu.selection.sweep import sweep
 
     found = sweep(data.D, max_clusters=case.k, full_path=True, random_state=0)
     return [Split(step.k, step.labels, step.log_p) for step in found.path if step.k > 1]
@@ -334,7 +334,7 @@ STAGE = {
     ),
     "sweep": Stage(
         (
-            Contender(OURS, _our_sweep, ("specialk_gpu.sweep",)),
+            Contender(OURS, _our_sweep, ("specialk_gpu.selection.sweep",)),
             Contender(
                 "scikit-learn",
                 partial(_library_sweep, cluster=fits.sklearn_kmeans),
