@@ -91,7 +91,7 @@ bench eigenpairs 40 60 20
 bench sweep 30 60 20
 step repeat 25 40 "$python" -m benchmarks.repeat "${on_mnist[@]}" --rows "$rows" \
     --n-components "$n" --fits "$fits"
-step radius 25 60 "$python" -m specialk_gpu.cli fit "$file" --affinity radius_neighbors \
+step radius 25 60 "$python" -m specialk_gpu.cli fit "$file" --affinity radius_neighbors --criterion zz_top \
     --n-components "$n" --full-path --max-clusters 11 --random-state 0 --backend cuda \
     --summary "$results/radius-cuda.json"
 bench knn 40 110 20

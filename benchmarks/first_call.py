@@ -86,7 +86,7 @@ def fits(backend: str, folder: str | None, rows: int, n_components: int) -> dict
             n_components=n_components,
             max_clusters=11,
             full_path=True,
-            selection="first",
+            criterion="zz_top",
             backend=backend,
             random_state=0,
         ).fit(X)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["machine", "table"]
+__all__ = ["OLD_RULE", "machine", "table"]
+
+OLD_RULE = "the rule before fragments and merging"  # what decided by default up to 08bcf73
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:

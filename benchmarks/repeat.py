@@ -55,7 +55,7 @@ def main() -> None:
             n_components=arguments.n_components,
             max_clusters=11,
             full_path=True,
-            selection="first",
+            criterion="zz_top",
             backend=arguments.backend,
             random_state=0,
         ).fit(X)

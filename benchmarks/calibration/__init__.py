@@ -1,1 +1,1 @@
-"""The study behind selection="calibrated"."""
+"""The study behind the law of the cut test."""

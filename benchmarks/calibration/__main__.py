@@ -1,17 +1,17 @@
-"""A decision that does not turn on n: bottlenecks where there is nothing to find, and elsewhere.
+"""The cut test where there is nothing to find, and elsewhere: its law, and the k that is found.
 
     python -m benchmarks.calibration null      # borders in the structureless sets for development
-    python -m benchmarks.calibration table     # writes specialk_gpu/null.json from these
+    python -m benchmarks.calibration table     # writes specialk_gpu/selection/null.json from these
     python -m benchmarks.calibration develop   # k in the other sets for development
     python -m benchmarks.calibration check     # k in the sets to check with
     python -m benchmarks.calibration hard      # and in shapes that are thin of themselves
     python -m benchmarks.calibration paper     # k in the sets of the paper's Figure 2
-    python -m benchmarks.calibration candidates  # what other rules would make of such sets
     python -m benchmarks.calibration cost      # the time it takes, with nothing beside it
 
 Results are JSON lines in benchmarks/results/calibration-PART.jsonl; a run that was stopped goes on
-where it was. MNIST and Fashion-MNIST take part where SPECIALK_MNIST and SPECIALK_FASHION_MNIST name
-their folders. ClustPy is needed for `develop` and `check`.
+where it was. Results of an older rule are not made anew: take their files away first. MNIST and
+Fashion-MNIST take part where SPECIALK_MNIST and SPECIALK_FASHION_MNIST name their folders. ClustPy
+is needed for `develop` and `check`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import json
 import os
 from pathlib import Path
 
-from benchmarks.calibration.candidates import candidate, candidate_tasks
 from benchmarks.calibration.study import (
     border,
     border_tasks,
@@ -36,8 +35,8 @@ from benchmarks.calibration.study import (
 from benchmarks.paper.runner import read, run
 from benchmarks.stamp import RESULTS
 
-PARTS = ("null", "table", "develop", "check", "hard", "paper", "candidates", "cost")
-TABLE = Path(__file__).parents[2] / "specialk_gpu" / "null.json"
+PARTS = ("null", "table", "develop", "check", "hard", "paper", "cost")
+TABLE = Path(__file__).parents[2] / "specialk_gpu" / "selection" / "null.json"
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -59,8 +58,6 @@ def main(arguments: list[str] | None = None) -> None:
         rows = run(border, border_tasks(), path, jobs=given.jobs)
     elif given.part == "cost":
         rows = run(cost, cost_tasks(), path, jobs=1)
-    elif given.part == "candidates":
-        rows = run(candidate, candidate_tasks(), path, jobs=given.jobs)
     elif given.part == "paper":
         rows = run(paper_k, paper_tasks(), path, jobs=given.jobs)
     else:

@@ -17,23 +17,24 @@ from benchmarks.calibration.tables import (
     false_splits,
     false_splits_of_graphs,
     gaps,
-    other_rules,
     paper_sets,
     paper_verdict,
     right_k,
     rows_of,
     stability,
 )
+from benchmarks.markdown import OLD_RULE
 from benchmarks.paper.draw import FIGURES
 from benchmarks.paper.pages import measured
 from specialk_gpu import SpecialK
-from specialk_gpu.bottlenecks import LEAP, LEAST_ROWS, THIN, WIDE, Bottlenecks, null_law, z_of
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.sections import profile
+from specialk_gpu.selection.cut_test import LEAST_ROWS, SHORTCUTS, THIN, WIDE
+from specialk_gpu.selection.cuts import Cuts, prepare
+from specialk_gpu.selection.null_distribution import null_law, z_of
 
 __all__ = ["calibration_page", "draw"]
 
-PARTS = ("check", "develop", "hard", "paper", "candidates")
+PARTS = ("check", "develop", "hard", "paper")
 
 
 def draw() -> Any:
@@ -48,9 +49,10 @@ def draw() -> Any:
         "band": structureless("band", 2, 1500, 0),
     }
     for name, X in sets.items():
-        model = SpecialK(n_clusters=2, backend="numpy", random_state=0).fit(X)
-        graph = Bottlenecks(model.affinity_matrix_)
-        position, cut = profile(model.labels_, 2, graph.near, (0, 1))
+        settings = {"criterion": "zz_top", "backend": "numpy", "random_state": 0}
+        model = SpecialK(n_clusters=2, **settings).fit(X)
+        cuts = Cuts(prepare(model.affinity_matrix_), model.labels_, 2)
+        position, cut = cuts.profile((0, 1))
         left.plot(position, cut, label=name)
     left.axvline(0, color="0.7", zorder=0)
     left.set(xlabel="rows from the border", ylabel="weight of the cut")
@@ -82,9 +84,15 @@ def calibration_page() -> str:
     """Return docs/calibration.md."""
     return f"""# A decision that does not turn on n
 
-`selection="calibrated"`, the default, decides by another p value than the paper's. This page says
-what it is, why, how it was tried, and where it fails. `selection="first"` is the paper's rule. The
-page is written by `python -m benchmarks.tables` from what the commands named here measured.
+The default, `criterion="cut"`, decides by another p value than the paper's rule,
+`criterion="zz_top"`. This page says what it is, why, how it was tried, and where it fails. It is
+written by `python -m benchmarks.tables` from what the commands named here measured.
+
+```{{note}}
+All figures on this page, and what it says of k-means, are of {OLD_RULE}:
+the clusters that k-means finds for k = 2, 3, ... were tested until some were rejected. The test of
+a border has changed little since; the search has. {{doc}}`method` says what it is now.
+```
 
 ## The problem
 
@@ -138,7 +146,7 @@ k-means puts the border where the graph is thin, and the longer the two clusters
 of the weight *within*, the more places there are to choose from. So z is compared with a
 half-normal law whose scale depends on that length alone. It is wide enough that of no family it
 was made of, in one dimension and size, more than 5 or 10 % of the sets lie beyond these quantiles;
-of balls of high dimension far fewer do. The laws, `specialk_gpu/null.json`, are made by
+of balls of high dimension far fewer do. The laws, `specialk_gpu/selection/null.json`, are made by
 `python -m benchmarks.calibration null` and `table`, from {n_null:,} sets of the families
 {", ".join(DEVELOPED)}.
 
@@ -146,9 +154,9 @@ of balls of high dimension far fewer do. The laws, `specialk_gpu/null.json`, are
 Where *within* is below {THIN}, and p above $10^{{-4}}$, the graph of the {WIDE} nearest neighbours
 decides in place of that of ten, if there are {LEAST_ROWS} rows or more. Its cuts are of more rows,
 and its threads do not break, which is why its law hardly grows with the length. Two things it
-cannot judge. A cut that weighs more than 2 within + 6 in it has edges that may leap, as from one
-turn of a roll to the next: the law is taken to be {LEAP} times as wide there. And what has 30 rows
-or less is joined to others in it, whatever lies between: that is left to the graph of ten
+cannot judge. A cut that weighs more than 2 within + 6 in it has shortcut edges, as from one
+turn of a roll to the next: the law is taken to be {SHORTCUTS} times as wide there. And what has 30
+rows or less is joined to others in it, whatever lies between: that is left to the graph of ten
 neighbours, and a law made of such graphs alone, which also judges a graph that is given
 (`affinity="precomputed"`). Heavy cuts in the graph of ten neighbours, of {THIN} or more, follow the
 law of rows.
@@ -175,7 +183,7 @@ def _nothing_to_find() -> str:
     return f"""## Where there is nothing to find
 
 Families that were made for this test, and that nothing was chosen by. They were run a first time
-before the changes that a review brought (small clusters, equal rows, the law for edges that leap),
+before the changes that a review brought (small clusters, equal rows, the law for shortcut edges),
 and again by the rule as it is, which is what is shown: sets split at
 $\\alpha$ = {ALPHA}, and in brackets how many the paper's rule splits with n = 200 and
 $\\alpha$ = 0.01. {all_false_splits("check", ALPHA)} were split, and at $\\alpha$ = 0.01
@@ -190,7 +198,7 @@ look was added: {all_false_splits("develop", ALPHA)} were split.
 
 Of all these sets, {false_splits_of_graphs()} would be split by their graph alone.
 
-Shapes that are thin in places by themselves. The wider law for edges that leap was chosen by other
+Shapes that are thin in places by themselves. The wider law for shortcut edges was chosen by other
 rolls than these, and the 15 rows by other sets of all of them:
 
 {false_splits("hard", HARD)}"""
@@ -226,22 +234,8 @@ Those of [Figure 2](reproduce.md):
 
 {paper_sets()}
 
-At $\\alpha$ = 0.01 this rule is right at least as often as the paper's {paper_verdict()}. So it is
-the default.
-
-## Other rules
-
-The effect of the paper's bound, too, can be held against that of sets without clusters which are
-alike: in the dimension that points have from near (Levina and Bickel's estimate from ten
-neighbours), or in the length of the two clusters. A split was accepted where the effect of every
-pair lay 2.5 deviations above what a regression on these, and on m, expects
-(`python -m benchmarks.calibration candidates`, n = 200 or two thirds of the rows). Sets split, or k
-found right; of data that are given whole, the k that was found:
-
-{other_rules()}
-
-In the dimension alone, sets that are long and thin cannot be told from balls, and the deviation
-is too large for anything to be found. The length tells more, though less than bottlenecks do.
+At $\\alpha$ = 0.01 this rule is right at least as often as the paper's {paper_verdict()}. So it
+was made the default.
 
 ## Cost
 

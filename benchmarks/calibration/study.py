@@ -26,8 +26,17 @@ from benchmarks.paper.rivals import RIVALS
 from benchmarks.paper.shapes import GRAPHS, figure2_tasks, points
 from specialk_gpu import SpecialK, decide, eigenpairs, nearest_neighbors, neighbors_graph
 from specialk_gpu.baselines import eigengap, stsc
-from specialk_gpu.bottlenecks import LEAP, THIN, WIDE, Bottlenecks, borders, leaps, z_of
 from specialk_gpu.datasets import load_mnist
+from specialk_gpu.selection.cut_test import (
+    SHORTCUTS,
+    THIN,
+    WIDE,
+    CutGraphs,
+    has_shortcuts,
+    touching_pairs,
+)
+from specialk_gpu.selection.cuts import CutGraph, Cuts, connected_parts, heaviest_cut
+from specialk_gpu.selection.null_distribution import log_p_of, z_of
 
 __all__ = [
     "border",
@@ -48,7 +57,6 @@ LEVELS = (0.1, 0.05)  # at which no family may exceed the law
 N_ROUNDS = 200  # of the fit
 LEAST = 0.3  # scale, however short
 NOTHING = {"between": 1.0, "within": 0.0, "length": 1.0}
-BORDER = ("between", "within", "length", "side")
 CHECK_SETS = {300: 40, 1000: 40, 3000: 20, 10000: 5, 20000: 2}
 HARD_SETS = {150: 40, 300: 40, 1000: 40}
 N_CLUSTERED, N_LARGE = 20, 5  # sets of a family that is drawn, and of those of 5,000 rows
@@ -75,13 +83,34 @@ def border(task: dict[str, Any]) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     X = structureless(task["family"], task["d"], task["m"], task["set"])
     # k-means runs on the 50 largest columns: more than so many change no label
-    model = SpecialK(n_clusters=2, n_components=50, backend="numpy", random_state=0).fit(X)
-    graphs, out = Bottlenecks(model.affinity_matrix_, X), {}
+    settings = {"criterion": "zz_top", "n_components": 50, "backend": "numpy", "random_state": 0}
+    model = SpecialK(n_clusters=2, **settings).fit(X)
+    graphs, out = CutGraphs(model.affinity_matrix_, X), {}
     for name, graph in (("near", graphs.near), ("wide", graphs.wide)):
         if graph is not None:
-            found = max(borders(model.labels_, 2, graph, "rows"), key=lambda one: one.log_p)
-            out[name] = {key: getattr(found, key) for key in BORDER}
+            out[name] = measured_border(graph, model.labels_)
     return out | {"gap": _widest_gap(X)}
+
+
+def measured_border(graph: CutGraph, labels: np.ndarray) -> dict[str, float]:
+    """Measure the border between two clusters; of their parts the one with the largest p.
+
+    A part that no edge joins to others is compared with its own heaviest cut.
+    """
+    part, owner, core = connected_parts(graph, labels, 2)
+    cuts, nodes = Cuts(graph, part, len(owner)), np.arange(len(owner))
+    pairs = touching_pairs(cuts, nodes)
+    alone = np.setdiff1d(nodes, pairs)
+    between, within = cuts.measure(pairs)
+    own = [heaviest_cut(graph.S[rows][:, rows]) for rows in map(cuts.rows, alone)]
+    between, within = np.append(between, np.zeros(len(own))), np.append(within, own)
+    sizes = np.append(cuts.sizes[pairs].sum(axis=1), np.full(len(own), len(labels)))
+    length = sizes / np.maximum(within, 1e-300)
+    worst = int(log_p_of(between, within, length, "rows").argmax())
+    side = np.append(core[pairs].min(axis=1), core[alone])
+    names, values = ("between", "within", "length"), (between, within, length)
+    found = {name: float(x[worst]) for name, x in zip(names, values, strict=True)}
+    return found | {"side": int(side[worst])}
 
 
 def second_look(result: dict[str, Any]) -> tuple[dict[str, float], float] | None:
@@ -94,7 +123,7 @@ def second_look(result: dict[str, Any]) -> tuple[dict[str, float], float] | None
         return near, 1.0
     if near["side"] <= WIDE:
         return None
-    return wide, LEAP if leaps(near["within"], wide["within"]) else 1.0
+    return wide, SHORTCUTS if has_shortcuts(near["within"], wide["within"]) else 1.0
 
 
 def _widest_gap(X: np.ndarray) -> int:
@@ -127,7 +156,8 @@ def fitted_law(
     law if more than a share p of it lies beyond the law's quantile of p, for one of the levels.
     """
     length = np.log([border["length"] for border, _ in found])
-    z = np.array([z_of(border["between"], border["within"]) / wider for border, wider in found])
+    z = z_of(*([border[name] for border, _ in found] for name in ("between", "within")))
+    z /= [wider for _, wider in found]
     names = np.array(names)
     groups = [names == name for name in np.unique(names)]
     at, scale = np.log(LENGTHS), np.full(len(LENGTHS), LEAST)
@@ -168,7 +198,7 @@ def decision_tasks(part: str, *, everything: bool = False) -> list[dict[str, Any
 
 
 def decision(task: dict[str, Any]) -> dict[str, Any]:
-    """Find k by one method; by ours for several n, and by the paper's rules beside it."""
+    """Find k by one method; by ours, and by the paper's rules for several n beside it."""
     warnings.simplefilter("ignore")
     if task["family"] in STRUCTURELESS:
         X = structureless(task["family"], task["d"], task["m"], task["set"])
@@ -179,41 +209,35 @@ def decision(task: dict[str, Any]) -> dict[str, Any]:
         return _ours(X, N_COMPONENTS, full_path=True)
     if task["method"] == "STSC":
         return {"k": stsc(X, MAX_K, random_state=0).n_clusters}
-    model = SpecialK(n_clusters=1, n_components=N_RIVALS, backend="numpy", random_state=0).fit(X)
+    settings = {"criterion": "zz_top", "backend": "numpy", "random_state": 0}
+    model = SpecialK(n_clusters=1, n_components=N_RIVALS, **settings).fit(X)
     return {"k": RIVALS[task["method"]](model.embedding_, MAX_K)}
 
 
 def _ours(X: np.ndarray, ns: tuple[int, ...], *, full_path: bool) -> dict[str, Any]:
-    """Return k by each rule, for each n below the number of rows.
+    """Return k by the cut test, of rows and of their graph alone, and by the paper's rules.
 
-    Without the full path, the paper's k is that up to where the calibrated rule ended.
+    The paper's for each n below the number of rows; without the full path, from where it stops.
     """
+    common = {"backend": "numpy", "random_state": 0}
+    model = SpecialK(ALPHA, **common).fit(X)
+    W, own = model.affinity_matrix_, common | {"affinity": "precomputed"}
     out: dict[str, Any] = {"n": [n for n in ns if n < X.shape[0]] or [X.shape[0] - 1]}
-    for name in ("calibrated", "first", "watershed"):
-        out[name] = []
+    out["cut"] = int(model.n_clusters_)
+    out["log_p"] = [step.log_p for step in model.path_[1:]]
+    out["graph"] = int(SpecialK(ALPHA, **own).fit(W).n_clusters_)
+    out |= {"first": [], "watershed": []}
+    own |= {"criterion": "zz_top", "max_clusters": MAX_K, "full_path": full_path}
     for n in out["n"]:
-        model = SpecialK(
-            alpha=ALPHA,
-            n_components=n,
-            max_clusters=MAX_K,
-            full_path=full_path,
-            selection="calibrated",
-            backend="numpy",
-            random_state=0,
-        ).fit(X)
-        steps = model.path_[1:]
+        steps = SpecialK(n_components=n, **own).fit(W).path_[1:]
         ks, bounds = [step.k for step in steps], [step.log_p for step in steps]
-        out["calibrated"].append(int(model.n_clusters_))
-        out["first"].append(decide(ks, bounds))
-        out["watershed"].append(decide(ks, bounds, selection="watershed"))
-    graph = Bottlenecks(model.affinity_matrix_)
-    out["log_p_graph"] = graph.widest(steps[0].labels, 2).log_p  # of k = 2, by the graph alone
-    out["log_p"] = [step.log_p_calibrated for step in steps]
+        for stopping in ("first", "watershed"):
+            out[stopping].append(decide(ks, bounds, stopping=stopping))
     if not full_path:
         return out
-    lazy = 0.5 * (model.affinity_matrix_ + sparse.identity(model.affinity_matrix_.shape[0]))
-    values = eigenpairs(sparse.csr_matrix(lazy), min(MAX_K + 1, X.shape[0] - 1), random_state=0)
-    out["eigengap"] = eigengap(values.values, min(MAX_K, X.shape[0] - 2))
+    lazy = 0.5 * (W + sparse.identity(W.shape[0]))
+    values = eigenpairs(sparse.csr_matrix(lazy), min(MAX_K + 1, W.shape[0] - 1), random_state=0)
+    out["eigengap"] = eigengap(values.values, min(MAX_K, W.shape[0] - 2))
     return out
 
 
@@ -224,14 +248,14 @@ def cost_tasks() -> list[dict[str, Any]]:
 
 
 def cost(task: dict[str, Any]) -> dict[str, Any]:
-    """Fit by the calibrated rule, with all else as it is by default, and time the second fit."""
+    """Fit with all but alpha as it is by default, and time the second fit."""
     warnings.simplefilter("ignore")
     X = load_mnist()[0] if task["family"] == "MNIST" else clustered(task["family"], 0)
-    model = SpecialK(alpha=ALPHA, selection="calibrated", backend="numpy", random_state=0)
+    model = SpecialK(alpha=ALPHA, backend="numpy", random_state=0)
     for _ in range(1 if task["family"] == "MNIST" else 2):
         model.fit(X)
     found = {"k": int(model.n_clusters_), "m": len(X), "timings": model.timings_}
-    return found | {"log_p": [step.log_p_calibrated for step in model.path_[1:]]}
+    return found | {"log_p": [step.log_p for step in model.path_[1:]]}
 
 
 def paper_tasks() -> list[dict[str, Any]]:
@@ -240,18 +264,11 @@ def paper_tasks() -> list[dict[str, Any]]:
 
 
 def paper_k(task: dict[str, Any]) -> dict[str, Any]:
-    """Return the calibrated log p of every k, with both graphs."""
+    """Return k and the log p of every level, with both graphs."""
     warnings.simplefilter("ignore")
     out = {}
     for graph, affinity in GRAPHS.items():
-        model = SpecialK(
-            affinity=affinity,
-            n_components=200,
-            max_clusters=8,
-            full_path=True,
-            selection="calibrated",
-            backend="numpy",
-            random_state=0,
-        ).fit(points(task))
-        out[graph] = [step.log_p_calibrated for step in model.path_[1:]]
+        model = SpecialK(affinity=affinity, backend="numpy", random_state=0).fit(points(task))
+        log_p = [step.log_p for step in model.path_[1:]]
+        out[graph] = {"cut": int(model.n_clusters_), "log_p": log_p}
     return out

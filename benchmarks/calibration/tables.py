@@ -1,4 +1,9 @@
-"""Counts and tables of the calibrated rule, from the files of results."""
+"""Counts and tables of what decides by default, from the files of results.
+
+Files that were measured before fragments and merging have "calibrated", k for each n, where later
+ones have "cut"; "log_p_graph", of the split in two, where later ones have "graph", a k; and for the
+paper's sets log p alone.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +12,9 @@ import math
 import statistics
 from typing import Any
 
-from benchmarks.calibration.candidates import MATCHES, fitted, k_of
-from benchmarks.calibration.families import CHECKED, CLUSTERED, DEVELOPED, HARD, SEEN, STRUCTURELESS
+from benchmarks.calibration.families import CLUSTERED, STRUCTURELESS
 from benchmarks.calibration.study import ALPHA, METHODS, N_COMPONENTS, decision_tasks
-from benchmarks.markdown import table
+from benchmarks.markdown import OLD_RULE, table
 from benchmarks.paper.runner import read
 from benchmarks.paper.shapes import TRUE_K
 from benchmarks.stamp import RESULTS
@@ -22,7 +26,6 @@ __all__ = [
     "false_splits",
     "false_splits_of_graphs",
     "gaps",
-    "other_rules",
     "paper_sets",
     "paper_verdict",
     "right_k",
@@ -30,6 +33,7 @@ __all__ = [
     "stability",
 ]
 
+TESTS = ("bottlenecks", "fragments", "merging", "polishing")  # stages; the first in old results
 LOW_NOISE = 0.1  # up to which two moons, or circles, are two
 
 
@@ -47,6 +51,16 @@ def share(found: list[bool]) -> str:
     return f"{sum(found):,} of {len(found):,}"
 
 
+def ours(result: dict[str, Any], place: int) -> int:
+    """Return the k that was found by default; of old results that for one n."""
+    return result["cut"] if "cut" in result else result["calibrated"][place]
+
+
+def rule_of(results: list[dict[str, Any]]) -> str:
+    """Name the rule that was the default when these were measured."""
+    return "the default" if all("cut" in result for result in results) else OLD_RULE
+
+
 def false_splits(part: str, families: tuple[str, ...]) -> str:
     """Count false splits by family and size: ours, and in brackets the paper's with n = 200."""
     rows = [row for row in rows_of(part) if "d" in row["task"]]
@@ -59,21 +73,23 @@ def false_splits(part: str, families: tuple[str, ...]) -> str:
             for m in sizes:
                 found = [r["result"] for r in own if r["task"]["m"] == m]
                 theirs = sum(r["first"][0] > 1 for r in found)
-                cells.append(f"{share([r['calibrated'][0] > 1 for r in found])} ({theirs})")
+                cells.append(f"{share([ours(r, 0) > 1 for r in found])} ({theirs})")
             lines.append([family, d, *cells])
-    return table(["family", "d", *(f"m = {m:,}" for m in sizes)], lines)
+    rule = rule_of([row["result"] for row in rows])
+    return table([f"family, by {rule}", "d", *(f"m = {m:,}" for m in sizes)], lines)
 
 
 def all_false_splits(part: str, alpha: float) -> str:
     """Count the structureless sets that were split."""
     rows = [row["result"] for row in rows_of(part) if "d" in row["task"]]
-    return share([row["log_p"][0] <= math.log(alpha) for row in rows])
+    return share([min(row["log_p"][:1], default=0.0) <= math.log(alpha) for row in rows])
 
 
 def false_splits_of_graphs() -> str:
     """Count those whose graph alone would be split."""
     rows = [r["result"] for part in ("check", "develop") for r in rows_of(part) if "d" in r["task"]]
-    return share([row["log_p_graph"] <= math.log(ALPHA) for row in rows])
+    split = [r["graph"] > 1 if "graph" in r else r["log_p_graph"] <= math.log(ALPHA) for r in rows]
+    return share(split)
 
 
 def gaps() -> str:
@@ -85,10 +101,10 @@ def gaps() -> str:
 
 
 def stability() -> dict[str, str]:
-    """Count the sets whose k is within one of itself for all n, by rule."""
+    """Count the sets whose k is within one of itself for all n, by rule; of old results."""
     rows = [r for part in ("check", "develop") for r in rows_of(part)]
     rows = [r["result"] for r in rows if r["task"]["method"] == "SpecialK"]
-    rows = [row for row in rows if len(row["n"]) > 1]
+    rows = [row for row in rows if len(row["n"]) > 1 and "calibrated" in row]
     return {
         rule: share([max(row[rule]) - min(row[rule]) <= 1 for row in rows])
         for rule in ("calibrated", "first")
@@ -98,20 +114,21 @@ def stability() -> dict[str, str]:
 def right_k(half: str) -> str:
     """Count by family how often each method finds a right k."""
     rows = rows_of("develop" if half == "developed" else "check")
-    head = ["family", "calibrated", *(f"paper, n = {n}" for n in N_COMPONENTS), "watershed"]
+    ours_of = [row["result"] for row in rows if row["task"]["method"] == "SpecialK"]
+    head = ["family", rule_of(ours_of), *(f"paper, n = {n}" for n in N_COMPONENTS), "watershed"]
     head += [*METHODS[1:], "eigengap"]
     lines, total = [], [[] for _ in head[1:]]
     for family, (_, right, _, own_half) in CLUSTERED.items():
         own = [row for row in rows if row["task"]["family"] == family]
         if own_half != half or not own:
             continue
-        ours = [row["result"] for row in own if row["task"]["method"] == "SpecialK"]
-        found = [[r["calibrated"][-1] for r in ours]]
-        found += [[r["first"][min(i, len(r["n"]) - 1)] for r in ours] for i in range(3)]
-        found.append([r["watershed"][-1] for r in ours])
+        of_ours = [row["result"] for row in own if row["task"]["method"] == "SpecialK"]
+        found = [[ours(r, -1) for r in of_ours]]
+        found += [[r["first"][min(i, len(r["n"]) - 1)] for r in of_ours] for i in range(3)]
+        found.append([r["watershed"][-1] for r in of_ours])
         for method in METHODS[1:]:
             found.append([r["result"]["k"] for r in own if r["task"]["method"] == method])
-        found.append([r["eigengap"] for r in ours])
+        found.append([r["eigengap"] for r in of_ours])
         cells = []
         for ks, everything in zip(found, total, strict=True):
             good = [k in right for k in ks]
@@ -125,7 +142,7 @@ def right_k(half: str) -> str:
 def paper_counts() -> list[tuple[str, str, float, list[int], int]]:
     """Count the right k on the sets of the paper's Figure 2, by both rules.
 
-    Returns graph, shape, most noise, counts of calibrated with both levels and the paper's, of.
+    Returns graph, shape, most noise, counts of the default with both levels and the paper's, of.
     """
     theirs = {
         json.dumps(row["task"], sort_keys=True): row["result"]
@@ -142,7 +159,7 @@ def paper_counts() -> list[tuple[str, str, float, list[int], int]]:
                     if row["task"]["shape"] == shape and row["task"]["noise"] <= most
                 ]
                 counts = [
-                    sum(calibrated_k(row["result"][graph], alpha) == k for row in own)
+                    sum(default_k(log_p_of(row["result"][graph]), alpha) == k for row in own)
                     for alpha in (ALPHA, 0.01)
                 ]
                 keys = [json.dumps(row["task"], sort_keys=True) for row in own]
@@ -158,7 +175,9 @@ def paper_sets() -> str:
         graph, shape = low[:2]
         cells = [f"{n} of {row[4]}" for row in (low, everything) for n in row[3]]
         lines.append([f"${graph[0]}_{graph[2]}$", f"{shape} ({TRUE_K[shape]})", *cells])
-    names = [f"calibrated, {ALPHA}", "calibrated, 0.01", "paper, 0.01"]
+    found = [row["result"]["W_C"] for row in rows_of("paper")]
+    rule = rule_of(found)
+    names = [f"{rule}, {ALPHA}", f"{rule}, 0.01", "paper, 0.01"]
     head = ["graph", "set", *(f"noise to {LOW_NOISE}: {name}" for name in names)]
     return table(head + [f"all: {name}" for name in names], lines)
 
@@ -174,30 +193,14 @@ def paper_verdict() -> str:
     return f"in all but {', '.join(worse)}" if worse else "in all"
 
 
-def other_rules() -> str:
-    """Lay out what the effect matched to dimension or to length makes of such sets."""
-    rows, lines = rows_of("candidates"), []
-    fits = {match: fitted(rows, match) for match in MATCHES}
-    for name, families in (
-        (", ".join(DEVELOPED), DEVELOPED),
-        (", ".join(SEEN + CHECKED), SEEN + CHECKED),
-        (", ".join(HARD), HARD),
-    ):
-        own = [r["result"] for r in rows if "d" in r["task"] and r["task"]["family"] in families]
-        cells = [share([k_of(r, match, fits[match]) > 1 for r in own]) for match in MATCHES]
-        lines.append([f"split: {name}", *cells])
-    for family, (_, right, _, _) in CLUSTERED.items():
-        own = [r["result"] for r in rows if "d" not in r["task"] and r["task"]["family"] == family]
-        found = [[k_of(r, match, fits[match]) for r in own] for match in MATCHES]
-        if own:
-            cells = [share([k in right for k in ks]) if len(ks) > 1 else ks[0] for ks in found]
-            lines.append([f"right: {family} ({', '.join(map(str, right))})", *cells])
-    return table(["", *(f"matched to {match}" for match in MATCHES)], lines)
+def log_p_of(found: dict[str, Any] | list[float]) -> list[float]:
+    """Return the log p of k = 2, 3, ..., which old results hold alone."""
+    return found["log_p"] if isinstance(found, dict) else found
 
 
-def calibrated_k(log_p: list[float], alpha: float) -> int:
-    """Decide by the calibrated p of k = 2, 3, ..."""
-    return decide(range(2, len(log_p) + 2), log_p, alpha=alpha, selection="calibrated")
+def default_k(log_p: list[float], alpha: float) -> int:
+    """Decide by the p of k = 2, 3, ..."""
+    return decide(range(2, len(log_p) + 2), log_p, alpha=alpha) if log_p else 1
 
 
 def cost() -> str:
@@ -205,8 +208,12 @@ def cost() -> str:
     lines = []
     for row in rows_of("cost"):
         spent = row["result"]["timings"]
-        total, own = sum(spent.values()), spent["bottlenecks"]
+        total, own = sum(spent.values()), sum(spent.get(name, 0.0) for name in TESTS)
         found = row["result"]
         name = f"{row['task']['family']} (m = {found['m']:,})"
         lines.append([name, found["k"], f"{total:.2f}", f"{own:.3f}", f"{100 * own / total:.1f} %"])
-    return table(["set", "k", "fit, s", "bottlenecks, s", "share"], lines)
+    old = any("bottlenecks" in row["result"]["timings"] for row in rows_of("cost"))
+    return table(
+        [f"set, by {OLD_RULE if old else 'the default'}", "k", "fit, s", "the test, s", "share"],
+        lines,
+    )

@@ -125,7 +125,7 @@ def sensitivity(rows: list[dict[str, Any]]) -> Any:
                 rate.append((n, sum(k > 1 for k in ks) / len(ks)) if ks else None)
             if kept := [point for point in rate if point]:
                 ax.plot(*zip(*kept, strict=True), "o-", ms=3, color=colour, label=f"m = {m:,}")
-        ax.set_title(f"selection={title}", fontsize=10)
+        ax.set_title(f"stopping={title}", fontsize=10)
         ax.set_xlabel("n")
         ax.set_ylim(-0.02, 1.02)
     axes[0].set_ylabel("false splits")

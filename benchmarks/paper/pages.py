@@ -195,7 +195,7 @@ Every experiment of the paper [[HD19]](references.md#hd19), on this library, bes
 says. This page is written by `python -m benchmarks.tables`, and its figures are drawn by
 `python -m benchmarks.paper.draw`, from the files in `benchmarks/results` that the commands named
 here wrote. A command that is stopped goes on where it was when it is run again; `--quick` takes a
-few small tasks. SpecialK decides by the paper's rule here, `selection="first"`; what the default
+few small tasks. SpecialK decides by the paper's rule here, `criterion="zz_top"`; what the default
 finds on the same shapes is in {{doc}}`calibration`. `pip install 'specialk-gpu[bench]'` brings
 what they need; of that, ClustPy asks for PyTorch, which nothing here uses, so that
 `pip install --no-deps clustpy` will do.
@@ -278,7 +278,7 @@ def false_splits() -> str:
                 ]
                 cells.append(f"{sum(k > 1 for k in ks)} of {len(ks)}" if ks and n < m else "")
             lines.append([f"{m:,}", "first" if rule == "k" else rule, *cells])
-    return table(["m", "selection", *(f"n = {n}" for n in sensitivity.NS)], lines)
+    return table(["m", "stopping", *(f"n = {n}" for n in sensitivity.NS)], lines)
 
 
 def false_splits_by_kind(m: int) -> str:
@@ -310,7 +310,7 @@ def clustered() -> str:
                 cells += [""] * (len(sensitivity.NS) - len(cells))
                 name = "first" if rule == "k" else rule
                 lines.append([f"{kind} ({true_k})", f"{m:,}", name, *cells])
-    return table(["data (k)", "m", "selection", *(f"n = {n}" for n in sensitivity.NS)], lines)
+    return table(["data (k)", "m", "stopping", *(f"n = {n}" for n in sensitivity.NS)], lines)
 
 
 def count(
@@ -333,15 +333,15 @@ def advice() -> str:
     nothing, mixture = ("uniform", "normal"), ("mixture",)
     small, large = {"low": 0, "high": 5000}, {"low": 5000, "high": 10**6}
     middle = {"low": 1001, "high": 10**6}
-    return f"""- **Take the default, `selection="calibrated"`, for a k that n does not decide**: see
-  {{doc}}`calibration`. What follows is about the paper's rule.
-- **Take `"auto"` and `selection="first"` to be rather sure of a split.** With
+    return f"""- **Take the default, `criterion="cut"`, for a k that n does not decide**: see
+  {{doc}}`method`. What follows is about the paper's rule, `criterion="zz_top"`.
+- **Take `"auto"` and `stopping="first"` to be rather sure of a split.** With
   $n = 200$ below 5,000 rows it split {count(nothing, 200, "k", None, **small)} sets without
   clusters, with $n = 1000$ from there on {count(nothing, 1000, "k", None, **large)}. It errs on the
   other side: of the sets of five normal clusters it found all five in
   {count(mixture, 200, "k", 5, **small)}, and in {count(mixture, 1000, "k", 5, **large)}. A k of 1
   says that no split is certain with this n, not that there is none.
-- **Take $n = 700$ and `selection="watershed"` to see what may be there**, from some 2,000 rows on:
+- **Take $n = 700$ and `stopping="watershed"` to see what may be there**, from some 2,000 rows on:
   the five clusters were found in {count(mixture, 700, "watershed", 5, **middle)} sets. The price is
   a false split in {count(nothing, 700, "watershed", None, **middle)} sets without clusters; in the
   plane in {count(nothing, 700, "watershed", None, **middle, d=2)}.
@@ -385,7 +385,7 @@ k above 1.
 
 {false_splits()}
 
-Of 1,000 rows, by dimension, with `selection="first"`:
+Of 1,000 rows, by dimension, with `stopping="first"`:
 
 {false_splits_by_kind(1000)}
 

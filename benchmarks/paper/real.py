@@ -48,7 +48,7 @@ def table(task: dict[str, Any]) -> dict[str, Any]:
         n_components=N_SPECTACL if spectacl else "auto",
         max_clusters=MAX_K,
         full_path=True,
-        selection="first",
+        criterion="zz_top",
         backend=task["backend"],
         random_state=0,
     ).fit(X)
@@ -61,7 +61,7 @@ def table(task: dict[str, Any]) -> dict[str, Any]:
     return about | {
         "n": int(model.embedding_.shape[1]),
         "k": int(model.n_clusters_),
-        "watershed": decide([step.k for step in steps], log_p, selection="watershed"),
+        "watershed": decide([step.k for step in steps], log_p, stopping="watershed"),
         "path": [
             {"k": s.k, "nmi": nmi(s.labels), "log_p": s.log_p, "inertia": s.inertia} for s in steps
         ],

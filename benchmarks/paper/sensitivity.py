@@ -74,7 +74,7 @@ def map_n(task: dict[str, Any]) -> dict[str, Any]:
         log_p = [largest_bound(part, step.labels, step.k) for step in path]
         ks = [step.k for step in path]
         out["k"].append(decide(ks, log_p))
-        out["watershed"].append(decide(ks, log_p, selection="watershed"))
+        out["watershed"].append(decide(ks, log_p, stopping="watershed"))
         out["log_p"].append(log_p)
     return out
 

@@ -79,7 +79,7 @@ def _specialk(X: Any, graph: str) -> dict[str, Any]:
         n_components=N_COMPONENTS,
         max_clusters=MAX_K,
         full_path=True,
-        selection="first",
+        criterion="zz_top",
         random_state=0,
     ).fit(X)
     without = clone(model).set_params(full_path=False, drop_correlated=CORRELATED).fit(X)
@@ -88,7 +88,7 @@ def _specialk(X: Any, graph: str) -> dict[str, Any]:
     ks, log_p = [step.k for step in model.path_], [step.log_p for step in model.path_]
     return {
         "k": int(model.n_clusters_),
-        "watershed": decide(ks[1:], log_p[1:], selection="watershed"),
+        "watershed": decide(ks[1:], log_p[1:], stopping="watershed"),
         "without_correlated": int(without.n_clusters_),
         "eigengap": eigengap(laplacian.values, MAX_K),
         "log_p": log_p[1:],
@@ -136,6 +136,6 @@ def by_n(W: Any, ns: tuple[int, ...], max_clusters: int) -> dict[str, list[Any]]
         path = sweep(part, max_clusters=max_clusters, full_path=True, random_state=0).path[1:]
         ks, log_p = [step.k for step in path], [step.log_p for step in path]
         out["k"].append(decide(ks, log_p))
-        out["watershed"].append(decide(ks, log_p, selection="watershed"))
+        out["watershed"].append(decide(ks, log_p, stopping="watershed"))
         out["log_p"].append(log_p)
     return out
