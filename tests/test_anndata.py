@@ -43,6 +43,7 @@ def test_labels_and_path_are_written(tmp_path):
     assert path[["pair_0", "pair_1"]].iloc[0].tolist() == [-1, -1]
     assert tuple(path[["pair_0", "pair_1"]].iloc[1]) == model.path_[1].pair
     assert adata.uns["specialk"]["params"]["obsp"] == "connectivities"
+    assert adata.uns["specialk"]["criterion"] == "cut"
     adata.write_h5ad(tmp_path / "cells.h5ad")
     again = anndata.read_h5ad(tmp_path / "cells.h5ad")
     assert again.obs["specialk"].tolist() == labels.tolist()

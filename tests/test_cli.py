@@ -18,7 +18,7 @@ from specialk_gpu.backend.threads import n_threads
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.files import read_labels, write_labels
-from specialk_gpu.sweep import Step
+from specialk_gpu.selection.path import Path, Step
 
 COMMAND = [sys.executable, "-m", "specialk_gpu.cli"]
 
@@ -52,10 +52,11 @@ def stand_in(monkeypatch):
                 fit(X)
                 self.labels_ = np.arange(X.shape[0], dtype=np.int32) % 2
                 self.n_features_in_ = X.shape[1]
-                self.path_ = [
+                steps = [
                     step(1, -np.inf, None, "one cluster", np.zeros(X.shape[0])),
                     step(2, -46.0517, (0, np.int64(1)), "accepted", self.labels_),
                 ]
+                self.path_ = Path(steps, "zz_top")
                 return self
 
         monkeypatch.setattr(specialk_gpu, "SpecialK", StandIn)
@@ -98,19 +99,20 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
 
     out, err = capsys.readouterr()
     lines = out.splitlines()
-    assert err.startswith("specialk-gpu: warning: the graph has 3 connected components")
-    assert err.count("\n") == 1
-    head = "k  log10 p  bound  pair  accepted  inertia  NMI  reason"
+    assert err == ""
+    head = "k  p  own p  pair  accepted  NMI  reason (cut test)"
     assert lines[0].split() == head.split()
-    assert [line.split()[0] for line in lines[1:-1] if line[0] != "*"] == ["1", "2", "4"]
-    assert lines[3].startswith("*  3")
+    ks = [int(line.removeprefix("*").split()[0]) for line in lines[1:-1]]
+    assert ks == list(range(1, len(ks) + 1))
+    assert [line[0] for line in lines[1:-1]].index("*") == 2
     assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
 
     labels, summary = read_labels(tmp_path / "l.csv"), strict_json(tmp_path / "s.json")
     assert summary["n_clusters"] == 3
     assert summary["cluster_sizes"] == np.bincount(labels).tolist()
     assert (summary["n_samples"], summary["n_features"]) == (1500, 2)
-    assert [row["k"] for row in summary["path"]] == [1, 2, 3, 4]
+    assert summary["criterion"] == "cut"
+    assert [row["k"] for row in summary["path"]] == ks
     assert summary["path"][0]["log_p"] is None
     assert summary["path"][1]["log_p"] == pytest.approx(summary["path"][1]["log10_p"] * np.log(10))
     assert summary["path"][2]["nmi"] > 0.9
@@ -120,14 +122,18 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
     assert summary["backend"] == "numpy"
     assert summary["versions"]["numpy"] == np.__version__
     assert {"python", "scipy", "scikit-learn", "specialk_gpu"} <= set(summary["versions"])
-    assert [f"specialk-gpu: warning: {text}\n" for text in summary["warnings"]] == [err]
+    assert summary["warnings"] == []
 
 
-def test_fit_writes_what_the_estimator_finds_with_the_parameters_of_the_summary(tmp_path, capsys):
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_fit_writes_what_the_estimator_finds_with_the_parameters_of_the_summary(
+    tmp_path, capsys, criterion
+):
     X, _ = make_shape("moons", 0.1, n_samples=200, random_state=0)
     np.save(tmp_path / "x.npy", X)
     arguments = ["--n-components", "50", "--max-clusters", "4", "--full-path", "--n-init", "2"]
     arguments += ["--random-state", "7", "--backend", "numpy", "--n-kmeans-components", "all"]
+    arguments += ["--criterion", criterion]
     arguments += ["--output", str(tmp_path / "l.npy"), "--summary", str(tmp_path / "s.json")]
     assert main(["fit", str(tmp_path / "x.npy"), *arguments]) == 0
     assert capsys.readouterr().err == ""
@@ -177,7 +183,8 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
         "n_clusters": 4,
         "min_clusters": 2,
         "max_clusters": 9,
-        "selection": "watershed",
+        "criterion": "zz_top",
+        "stopping": "watershed",
         "n_init": 3,
         "eigen_solver": "lanczos",
         "drop_correlated": 0.95,
@@ -329,7 +336,7 @@ def test_progress_is_for_terminals(points, caplog, monkeypatch, terminal, flags,
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     assert main(["fit", str(points), "--backend", "numpy", *flags]) == 0
     stages = {record.getMessage().partition(":")[0] for record in caplog.records}
-    assert ({"graph", "eigenpairs", "embedding"} <= stages) == shown
+    assert ({"graph", "eigenpairs", "fragments"} <= stages) == shown
     assert bool(stages) == shown
 
 
@@ -348,17 +355,32 @@ def test_names_of_columns_are_kept_and_compared(tmp_path, capsys, ending):
     assert "the columns must be those of the fit, x, y, got y, x" in capsys.readouterr().err
 
 
-def test_the_calibrated_p_is_a_column(points, tmp_path, capsys):
-    summary = tmp_path / "s.json"
-    assert main(["fit", str(points), "--selection", "first"]) == 0
-    assert "bound" not in capsys.readouterr().out.splitlines()[0]
-    assert main(["fit", str(points), "--summary", str(summary)]) == 0
+@pytest.mark.parametrize(
+    ("criterion", "head", "fields"),
+    [
+        ("cut", "k  p  own p  pair  accepted  reason (cut test)", ["log_p_level"]),
+        (
+            "zz_top",
+            "k  log10 p  inertia  pair  accepted  reason (ZZ Top Bound)",
+            ["log_zz_top", "inertia"],
+        ),
+    ],
+)
+def test_the_table_and_the_summary_name_the_rule(points, tmp_path, capsys, criterion, head, fields):
+    arguments = ["fit", points, "--criterion", criterion, "--summary", tmp_path / "s.json"]
+    assert main([str(x) for x in arguments]) == 0
     header, *rows = capsys.readouterr().out.splitlines()[:-1]
-    assert header.split()[:4] == ["k", "log10", "p", "bound"]
-    kept = strict_json(summary)["path"]
+    assert header.split() == head.split()
+    summary = strict_json(tmp_path / "s.json")
+    assert summary["criterion"] == criterion
+    kept = summary["path"]
     assert len(rows) == len(kept)
-    assert "log_p_calibrated" not in kept[0]
-    assert kept[1]["log10_p_calibrated"] <= 0
+    shared = ["k", "log_p", "log10_p", "pair", "accepted", "reason"]
+    assert all(list(row) == shared + fields for row in kept)
+    if criterion == "cut":
+        assert rows[1].split()[1:3] == ["<", "0.001"]
+    else:
+        assert all(row["log_zz_top"] == row["log_p"] for row in kept)
 
 
 # -- other commands -------------------------------------------------------------------------------
@@ -371,8 +393,7 @@ def test_demo_finds_three_blobs():
     lines = done.stdout.splitlines()
     assert lines[0] == "blobs: 1500 points in the plane, true k = 3"
     assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
-    assert done.stderr.startswith("specialk-gpu: warning: the graph has 2 connected components")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr == ""
 
 
 @pytest.mark.parametrize(

@@ -101,10 +101,10 @@ def test_python_blocks_run_and_print_what_the_page_shows(page, tmp_path, monkeyp
 
 
 TUTORIALS = {
-    "images": "\n8 clusters in ",
+    "images": "\n9 clusters in ",
     "single_cell": "\ninside the largest: 1\n",
-    "choosing": "\nfirst, n = 1000: blobs 3, square 4\n",
-    "from_spectral_clustering": "k = 3\nagreement: 0.97",
+    "choosing": "\nzz_top, n = 1000: blobs 3, square 4\ncut: square 1\n",
+    "from_spectral_clustering": "k = 3\nagreement: 1.000",
 }
 
 

@@ -248,7 +248,7 @@ def test_components_are_found_by_threads_that_come_too_late(gpu):
         assert (count, component.tolist()) == (1, [0] * 8)
 
 
-@pytest.mark.filterwarnings("ignore::specialk_gpu.sweep.PowerWarning")
+@pytest.mark.filterwarnings("ignore::specialk_gpu.PowerWarning")
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
 def test_all_stages_together_give_what_the_host_gives(gpu, affinity):
     X, _ = make_shape("random", n_samples=150, random_state=0)

@@ -22,7 +22,9 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The layers: each module and the others of the package that it may import.
 LAYERS = {
-    "__init__": set(specialk_gpu._HOME.values()),  # for type checkers; loaded at first use
+    "__init__": {
+        home.partition(".")[0] for home in specialk_gpu._HOME.values()
+    },  # for type checkers; loaded at first use
     "progress": set(),
     "backend.__init__": {"backend", "progress"},
     "backend.cpu": {"backend"},  # its own parts
@@ -39,18 +41,24 @@ LAYERS = {
     "embedding": {"backend"},
     "seeding": {"backend"},
     "kmeans": {"backend", "seeding"},
-    "bounds": {"backend"},
-    "sections": {"backend", "chebyshev", "eigen", "graph"},
-    "bottlenecks": {"backend", "duplicates", "graph", "neighbors", "sections"},
-    "sweep": {"backend", "bottlenecks", "bounds", "graph", "kmeans", "progress"},
+    "selection.__init__": set(),
+    "selection.bounds": {"backend"},
+    "selection.path": set(),
+    "selection.sweep": {"backend", "kmeans", "progress", "selection"},
+    "selection.null_distribution": set(),
+    "selection.cuts": {"backend", "chebyshev", "eigen", "graph"},
+    "selection.cut_test": {"backend", "duplicates", "graph", "neighbors", "selection"},
+    "selection.fragments": {"backend", "embedding", "kmeans"},
+    "selection.merging": {"backend", "selection"},
+    "selection.search": {"backend", "progress", "selection"},
     "inputs": {"backend", "neighbors", "storage"},
     "prediction": {"backend", "graph", "neighbors"},
-    "storage": {"backend", "sweep"},
-    "findings": {"backend", "bounds", "storage", "sweep"},
+    "storage": {"backend", "selection"},
+    "findings": {"backend", "selection", "storage"},
     "plot": {"findings", "storage"},
     "report": {"findings", "stamp", "storage"},
     "anndata": {"backend", "graph", "specialk", "storage"},
-    "baselines": {"backend", "chebyshev", "eigen", "graph", "neighbors", "sweep"},
+    "baselines": {"backend", "chebyshev", "eigen", "graph", "neighbors", "selection"},
     "text": set(),
     "files": {"text"},
     "datasets": {"files"},
@@ -86,12 +94,11 @@ def test_public_names_are_there_and_no_modules():
         specialk_gpu.cluster  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["sweep", "kmeans"])
-def test_functions_are_not_shadowed_by_the_modules_of_their_name(name):
-    module = importlib.import_module(f"specialk_gpu.{name}")
+def test_a_function_is_not_shadowed_by_the_module_of_its_name():
+    module = importlib.import_module("specialk_gpu.kmeans")
     assert isinstance(module, ModuleType)
-    assert getattr(specialk_gpu, name) is getattr(module, name)
-    code = f"import specialk_gpu.{name}; from specialk_gpu import {name}; assert callable({name})"
+    assert specialk_gpu.kmeans is module.kmeans
+    code = "import specialk_gpu.kmeans; from specialk_gpu import kmeans; assert callable(kmeans)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -129,11 +136,13 @@ def test_types_and_kernels_are_shipped():
     assert (PACKAGE / "py.typed").is_file()
     kernels = {path.stem for path in (PACKAGE / "backend" / "kernels").glob("*.cu")}
     assert kernels == {
+        "bins",
         "center",
         "components",
         "distance",
         "draw",
         "hash",
+        "maximum",
         "segment",
         "select",
         "split",

@@ -160,7 +160,7 @@ def test_figure_2_is_what_the_estimator_says():
     found = shapes.figure2(task)
     for graph, affinity in shapes.GRAPHS.items():
         settings = {"n_components": 200, "max_clusters": 5, "random_state": 0}
-        model = SpecialK(affinity=affinity, selection="first", **settings)
+        model = SpecialK(affinity=affinity, criterion="zz_top", **settings)
         assert found[graph]["k"] == model.fit(shapes.points(task)).n_clusters_
         assert len(found[graph]["log_p"]) == 4
 
@@ -173,7 +173,7 @@ def test_the_map_of_n_is_what_the_estimator_says(kind):
     assert found["n"] == [50, 100, 200]
     for i, n in enumerate(found["n"]):
         settings = {"max_clusters": 11, "full_path": True, "random_state": 0}
-        settings["selection"] = "first"
+        settings["criterion"] = "zz_top"
         model = SpecialK(n_components=n, **settings).fit(X)
         assert found["k"][i] == model.n_clusters_
         log_p = [step.log_p for step in model.path_ if step.k > 1]
@@ -201,7 +201,7 @@ def test_spectacl_is_what_the_estimator_finds_for_a_given_k():
     (task,) = [task for task in real.table_tasks(quick=True) if task["method"] == "SpectACl"]
     found = {row["k"]: row for row in real.table(task)["path"]}
     X, y = data.load("digits")
-    model = SpecialK(n_clusters=5, n_components=50, random_state=0).fit(X)
+    model = SpecialK(n_clusters=5, n_components=50, criterion="zz_top", random_state=0).fit(X)
     expected = normalized_mutual_info_score(y, model.labels_)
     assert found[5]["nmi"] == pytest.approx(expected, rel=1e-9)
     assert found[5]["inertia"] == pytest.approx(model.path_[-1].inertia, rel=1e-9)

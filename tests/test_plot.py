@@ -61,25 +61,27 @@ def test_one_cluster_can_be_drawn(name):
     assert ax.has_data()
 
 
-def test_the_path_shows_each_bound_the_level_and_the_decision(model):
+def test_the_path_shows_each_p_the_level_and_the_decision(model):
     ax = plot.path(model)
     points = np.concatenate([c.get_offsets() for c in ax.collections])
     points = points[points[:, 0].argsort()]
-    expected = [
-        (s.k, max(s.decisive_log_p / np.log(10), plot.FLOOR)) for s in model.path_ if s.pair
-    ]
+    expected = [(s.k, max(s.log_p / np.log(10), plot.FLOOR["cut"])) for s in model.path_ if s.pair]
     np.testing.assert_allclose(points, expected)
     names = [text.get_text() for text in ax.get_legend().get_texts()]
     assert {"accepted", "rejected", "alpha = 0.01", "decision"} <= set(names)
+    assert "watershed" not in names
+    assert ax.get_ylabel() == "log10 p of the cut test, worst pair"
+    assert "< 0.001" in [text.get_text() for text in ax.texts]
     lines = {line.get_label(): line for line in ax.lines}
     assert set(lines["alpha = 0.01"].get_ydata()) == {-2}
     assert set(lines["decision"].get_xdata()) == {3}
 
 
 def test_the_watershed_is_marked_where_it_differs():
-    model = fit(BLOBS, alpha=1e-12, selection="first")
-    names = [text.get_text() for text in plot.path(model).get_legend().get_texts()]
-    assert "watershed" in names
+    model = fit(BLOBS, alpha=1e-12, criterion="zz_top")
+    ax = plot.path(model)
+    assert "watershed" in [text.get_text() for text in ax.get_legend().get_texts()]
+    assert ax.get_ylabel() == "log10 of the ZZ Top Bound, worst pair"
 
 
 def test_sizes_eigenvalues_and_pairs_are_the_models(model):
@@ -89,7 +91,7 @@ def test_sizes_eigenvalues_and_pairs_are_the_models(model):
     points = points[points[:, 0].argsort()]
     np.testing.assert_allclose(points[:, 1], np.abs(model.eigenvalues_))
     image = plot.pairs(model, k=4).images[0].get_array()
-    np.testing.assert_allclose(image, np.maximum(pair_matrix(model, 4), plot.FLOOR))
+    np.testing.assert_allclose(image, np.maximum(pair_matrix(model, 4), plot.FLOOR["zz_top"]))
 
 
 def test_rows_are_drawn_where_they_are_told_to_be(model):

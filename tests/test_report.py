@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph, zz_top
-from specialk_gpu.findings import doubts, pair_matrix, typical, verdict, watershed
+from specialk_gpu.findings import doubts, in_words, pair_matrix, typical, verdict, watershed
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 DIGITS = load_digits().data[:600]
@@ -84,19 +84,22 @@ def test_the_page_is_sound_and_needs_no_network(tmp_path):
         assert title in said
 
 
-def test_the_page_holds_the_path_and_its_pairs(tmp_path):
-    model = fit(BLOBS)
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_the_page_holds_the_path_and_its_pairs(tmp_path, criterion):
+    model = fit(BLOBS, criterion=criterion)
     text = written(model, tmp_path)
     data = data_of(text)
     assert data["answer"] == model.n_clusters_ == 3
     assert [step["k"] for step in data["steps"]] == [step.k for step in model.path_]
     for step, given in zip(model.path_, data["steps"], strict=True):
         assert given["sizes"] == np.bincount(step.labels).tolist()
-        if step.k > 1:
+        if step.k > 1 and criterion == "zz_top":
             expected = zz_top(model.embedding_, step.labels) / np.log(10)
-            np.testing.assert_allclose(given["pairs"], expected, atol=5e-4)
-            off = np.array(given["pairs"]) - np.diag(np.full(step.k, np.inf))
+            np.testing.assert_allclose(given["log10_zz_top"], expected, atol=5e-4)
+            off = np.array(given["log10_zz_top"]) - np.diag(np.full(step.k, np.inf))
             assert off.max() == pytest.approx(step.log_p / np.log(10), abs=5e-4)
+        else:
+            assert given["log10_zz_top"] is None
         assert html.escape(step.reason) in text
     assert set(data["plane"]["cluster"]) == {0, 1, 2}
     for axis in "xy":
@@ -104,7 +107,7 @@ def test_the_page_holds_the_path_and_its_pairs(tmp_path):
 
 
 def test_pairs_are_of_distinct_rows_where_copies_are_left_out(tmp_path):
-    model = fit(np.repeat(BLOBS, 12, axis=0))
+    model = fit(np.repeat(BLOBS, 12, axis=0), criterion="zz_top")
     for step in model.path_[1:]:
         matrix = pair_matrix(model, step.k)
         matrix[np.diag_indices(step.k)] = -np.inf
@@ -112,23 +115,72 @@ def test_pairs_are_of_distinct_rows_where_copies_are_left_out(tmp_path):
     assert data_of(written(model, tmp_path))["answer"] == 3
 
 
-def test_the_page_of_a_calibrated_fit_names_what_decided(tmp_path):
-    model = fit(BLOBS, selection="calibrated", alpha=0.05)
+def test_bounds_are_computed_on_request_whatever_decided():
+    model = fit(BLOBS)
+    for k in (2, 3, 4):
+        expected = zz_top(model.embedding_, model.labels_at(k)) / np.log(10)
+        np.testing.assert_array_equal(pair_matrix(model, k), expected)
+    np.testing.assert_array_equal(pair_matrix(model), pair_matrix(model, 3))
+
+
+def cells(text):
+    """Return the path on the page: the cells of each row, in the order of the page."""
+    rows = re.findall(r'<tr data-k="\d+".*?</tr>', text, re.DOTALL)
+    return [[html.unescape(cell) for cell in re.findall(r"<td>([^<]*)", row)] for row in rows]
+
+
+def test_the_page_of_the_cut_test_speaks_of_it_alone(tmp_path):
+    model = fit(BLOBS, alpha=0.05)
     text = written(model, tmp_path)
     words = " ".join(" ".join(Page(text).texts).split())
-    assert "p says how likely the graph would be to be so much thinner" in words
-    assert "log10 of the bound with it" in words
-    rows = re.findall(r'<tr data-k="(\d+)"[^>]*>.*?<td>([^<]*)</td><td>([^<]*)</td>', text)
-    for (k, p, bound), step in zip(rows[1:], model.path_[1:], strict=True):
-        assert int(k) == step.k
-        assert abs(float(p) - step.log_p_calibrated / np.log(10)) < 0.0051
-        assert abs(float(bound) - step.log_p / np.log(10)) < 0.0051
-    found, said = verdict(model)
-    assert found in ("clear", "close")
-    assert "a calibrated p of" in said
-    assert any("one for this graph" in finding for finding, _ in doubts(model))
-    assert "far below 10⁻³ it tells how thin" in words
-    assert "independent samples" not in words
+    assert "The answer is the largest k whose p is at most alpha = 0.05" in words
+    assert "walks that end in it" in words
+    assert not re.search("inertia|bound|watershed|k-means|calibrated", words, re.IGNORECASE)
+    assert verdict(model) == (
+        "clear",
+        "With 3 clusters, even the two most similar are clearly separate (p < 0.001). With 4, two "
+        f"are not (p = {in_words(model.path_[3].log_p, 'cut')}), so the answer is 3.",
+    )
+    first, *others = cells(text)
+    assert first[:3] == ["", "", ""]
+    for found, step in zip(others, model.path_[1:], strict=True):
+        assert found[:2] == [in_words(x, "cut") for x in (step.log_p, step.log_p_level)]
+        assert found[2] == f"{step.pair[0]}, {step.pair[1]}"
+    assert others[0][0] == "< 0.001"
+    nearest = re.findall(r'<td data-value="(\d)">\d</td><td data-value="([^"]*)">', text)
+    assert len(nearest) == 3
+    for c, (place, share) in enumerate(nearest):
+        mean = model.membership_[model.labels_ == c].mean(axis=0)
+        mean[c] = -1
+        assert (int(place), float(share)) == (mean.argmax(), pytest.approx(100 * mean.max()))
+
+
+def test_the_page_of_the_paper_speaks_of_the_bound_alone(tmp_path):
+    model = fit(BLOBS, criterion="zz_top")
+    text = written(model, tmp_path)
+    words = " ".join(" ".join(Page(text).texts).split())
+    assert "the ZZ Top Bound says how likely such a clear split would be, at most" in words
+    assert "log10 of the ZZ Top Bound with it" in words
+    assert not re.search("cut test|calibrated|own p", words)
+    assert "(ZZ Top Bound " in verdict(model)[1]
+    for found, step in zip(cells(text), model.path_, strict=True):
+        assert found[0] == ("" if step.k == 1 else in_words(step.log_p, "zz_top"))
+        assert found[3] == f"{step.inertia:.6g}"
+
+
+@pytest.mark.parametrize(
+    ("p", "criterion", "words"),
+    [
+        (0.2494, "cut", "0.249"),
+        (1e-3, "cut", "0.001"),
+        (9e-4, "cut", "< 0.001"),
+        (1e-30, "cut", "< 0.001"),
+        (0.2494, "zz_top", "0.25"),
+        (2.5e-12, "zz_top", "2.5 · 10⁻¹²"),
+    ],
+)
+def test_a_small_p_is_told_as_such_and_a_small_bound_in_full(p, criterion, words):
+    assert in_words(np.log(p), criterion) == words
 
 
 def test_images_are_those_of_the_typical_rows(tmp_path):
@@ -149,18 +201,18 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
 @pytest.mark.parametrize(
     ("X", "settings", "headline", "words", "doubt"),
     [
-        (BLOBS, {}, "3 clusters, clearly", "No calibrated p up to there is", "one for this graph"),
+        (BLOBS, {}, "3 clusters, clearly", "so the answer is 3", "one for this graph"),
         (
             BLOBS,
-            {"selection": "first"},
+            {"criterion": "zz_top"},
             "3 clusters, clearly",
-            "No bound up to there is near alpha",
+            "so the answer is 3",
             "k depends on",
         ),
         (BLOBS, {"n_clusters": 5}, "5 clusters", "were asked for", "Fit without n_clusters"),
         (
             BLOBS[:20],
-            {"n_components": 5, "selection": "first"},
+            {"n_components": 5, "criterion": "zz_top"},
             "1 cluster?",
             "no evidence",
             "5 eigenvectors of so many rows are too few for any split",
@@ -169,13 +221,19 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
         (BLOBS, {"max_clusters": 2}, "2 clusters", "the most allowed", "Allow more clusters"),
         (
             BLOBS,
-            {"alpha": 1e-12, "selection": "first"},
+            {"alpha": 1e-12, "criterion": "zz_top"},
             "2 clusters",
-            "certainty drops most after k = 3",
+            "But certainty, 1 less the bound, drops most after k = 3",
             "Certainty drops most after",
         ),
         (np.ones((30, 2)), {}, "1 cluster, clearly", "", "one for this graph"),
-        (knn_graph(BLOBS), {"affinity": "precomputed"}, "3 clusters", "", "3 parts that no edge"),
+        (
+            knn_graph(BLOBS),
+            {"affinity": "precomputed", "criterion": "zz_top"},
+            "3 clusters",
+            "",
+            "3 parts that no edge",
+        ),
     ],
 )
 def test_the_page_says_how_sure_it_is_and_what_to_try(
@@ -203,12 +261,12 @@ def test_images_need_both_rows_and_shape(tmp_path):
     [
         ({"min_clusters": 5, "max_clusters": 5}, "given", "Fewer were not allowed"),
         ({"min_clusters": 5, "max_clusters": 7}, "given", "Fewer were not allowed"),
-        ({"selection": "watershed", "alpha": 1e-14}, "close", "where certainty drops most"),
-        ({"selection": "watershed"}, "clear", "where certainty drops most"),
+        ({"stopping": "watershed", "alpha": 1e-14}, "close", "is the last before certainty"),
+        ({"stopping": "watershed"}, "clear", "is the last before certainty"),
     ],
 )
 def test_what_alpha_did_not_decide_is_said_so(settings, sure, words):
-    found, said = verdict(fit(BLOBS, **settings))
+    found, said = verdict(fit(BLOBS, criterion="zz_top", **settings))
     assert found == sure
     assert words in said
 
@@ -222,7 +280,7 @@ def test_power_is_that_of_the_distinct_rows():
 
 
 def test_a_search_that_ended_at_the_limit_has_no_watershed():
-    model = fit(BLOBS, max_clusters=3)
+    model = fit(BLOBS, max_clusters=3, criterion="zz_top")
     assert model.limit_reached_
     assert watershed(model) == 3
     assert not any("Certainty drops" in found for found, _ in doubts(model))
@@ -231,26 +289,26 @@ def test_a_search_that_ended_at_the_limit_has_no_watershed():
 def test_what_is_set_after_the_fit_changes_no_finding(tmp_path):
     model = fit(BLOBS)
     before = verdict(model), doubts(model), written(model, tmp_path)
-    model.set_params(n_clusters=7, affinity="precomputed", alpha=0.5, selection="watershed")
+    model.set_params(n_clusters=7, affinity="precomputed", alpha=0.5, criterion="zz_top")
     assert (verdict(model), doubts(model), written(model, tmp_path)) == before
 
 
-def test_isolated_rows_and_near_bounds_are_doubts():
+def test_isolated_rows_and_a_p_near_alpha_are_doubts():
     W = knn_graph(BLOBS).toarray()
     W[:2] = W[:, :2] = 0
     model = fit(W, affinity="precomputed")
     assert any("No edge joins 2 rows" in found for found, _ in doubts(model))
-    path = model.path_
-    log_alpha = np.log(model.alpha)
-    model.path_ = type(path)(
-        s._replace(log_p_calibrated=log_alpha - 1) if s.k == model.n_clusters_ else s for s in path
-    )
+    near = [
+        s._replace(log_p=np.log(model.alpha) - 1) if s.k == model.n_clusters_ else s
+        for s in model.path_
+    ]
+    model.path_ = type(model.path_)(near, "cut")
     assert any("within a factor of 10 of alpha" in found for found, _ in doubts(model))
     assert verdict(model)[0] == "close"
 
 
 def test_the_watershed_is_that_of_the_estimator():
-    model = fit(DIGITS, selection="watershed", max_clusters=15)
+    model = fit(DIGITS, criterion="zz_top", stopping="watershed", max_clusters=15)
     assert watershed(model) == model.n_clusters_
 
 
@@ -258,7 +316,9 @@ def test_the_model_must_be_fitted(tmp_path):
     with pytest.raises(NotFittedError):
         SpecialK().report(tmp_path / "out.html")
     with pytest.raises(ValueError, match=r"on the path, \[1, 2, 3, 4, 5, 6\], got 9"):
-        pair_matrix(fit(BLOBS), 9)
+        pair_matrix(fit(BLOBS, criterion="zz_top"), 9)
+    with pytest.raises(ValueError, match=r"k must lie between 1 and \d+, got 999"):
+        pair_matrix(fit(BLOBS), 999)
 
 
 # -- what it does in a browser --------------------------------------------------------------------
@@ -304,8 +364,9 @@ window.addEventListener("load", () => {
 
 @browser
 @pytest.mark.parametrize("width", [360, 1200])
-def test_the_page_works_in_a_browser(tmp_path, width):
-    model = fit(DIGITS, n_clusters=None)
+@pytest.mark.parametrize(("criterion", "n_cells"), [("cut", 0), ("zz_top", 25)])
+def test_the_page_works_in_a_browser(tmp_path, width, criterion, n_cells):
+    model = fit(DIGITS, criterion=criterion)
     text = written(model, tmp_path, X=DIGITS, image_shape=(8, 8))
     page = tmp_path / "probe.html"
     page.write_text(text.replace("<style>", f"{PROBE}<style>", 1), encoding="utf-8")
@@ -318,7 +379,7 @@ def test_the_page_works_in_a_browser(tmp_path, width):
     assert out["first"] == f"k = {model.n_clusters_}"
     assert (out["clicked"], out["chosen"]) == ("k = 2", ["2"])
     assert (out["focused"], out["arrow"], out["pressed"]) == ("k = 4", "k = 5", ["5"])
-    assert out["cells"] == 25
+    assert out["cells"] == n_cells
     sizes = np.bincount(model.labels_).tolist()
     assert out["rising"] == sorted(sizes)
     assert out["falling"] == sorted(sizes, reverse=True)

@@ -41,6 +41,7 @@ def check_equal(one, other):
             assert abs(again - value).nnz == 0
         elif name == "path_":
             assert str(again) == str(value)
+            assert again.criterion == value.criterion
             for a, b in zip(again, value, strict=True):
                 assert a._replace(labels=None) == b._replace(labels=None)
                 np.testing.assert_array_equal(a.labels, b.labels)
@@ -56,7 +57,7 @@ def check_equal(one, other):
     ("X", "settings"),
     [
         (BLOBS, {"full_path": True, "max_clusters": 6}),
-        (BLOBS, {"selection": "calibrated", "full_path": True, "max_clusters": 4}),
+        (BLOBS, {"criterion": "zz_top", "full_path": True, "max_clusters": 4}),
         (BLOBS.astype(np.float32), {"random_state": None, "metric": "cosine"}),
         (np.repeat(BLOBS, 12, axis=0), {}),
         (pd.DataFrame(BLOBS, columns=["a", "b", "c"]), {"affinity": "radius_neighbors"}),
@@ -71,6 +72,11 @@ def test_a_model_comes_back_as_it_was(tmp_path, X, settings):
     check_equal(model, again)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    for step in model.path_:
+        np.testing.assert_array_equal(again.labels_at(step.k), model.labels_at(step.k))
+    if model.path_.criterion == "cut":
+        for field, value in model.tree_._asdict().items():
+            np.testing.assert_array_equal(getattr(again.tree_, field), value)
     assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
 
 

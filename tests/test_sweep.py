@@ -2,6 +2,7 @@
 
 import importlib
 import math
+import pickle
 import warnings
 
 import numpy as np
@@ -12,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
 from specialk_gpu.kmeans import kmeans_batch
-from specialk_gpu.sweep import Path, Step
+from specialk_gpu.selection.path import Path, Step
 
 # The p columns of [HD19, Tables 2 to 5] for k = 2, 3, ..., and the k of its Table 1.
 PAPER = {
@@ -40,8 +41,8 @@ def run(bk, D, **settings):
     found = sweep(readonly(bk, D), **{"n_init": 3, "random_state": 0, **settings})
     assert isinstance(found.labels, bk.xp.ndarray)
     assert isinstance(found.path, Path)
-    steps = Path(step._replace(labels=bk.to_numpy(step.labels)) for step in found.path)
-    return found._replace(labels=bk.to_numpy(found.labels), path=steps)
+    path = found.path.with_labels(bk.to_numpy)
+    return found._replace(labels=bk.to_numpy(found.labels), path=path)
 
 
 def check_labels(labels, n_clusters):
@@ -69,11 +70,11 @@ def test_hmnist_radius_graph_contradicts_itself_in_the_paper():
 
 def test_watershed_is_where_certainty_drops_most():
     p, _ = PAPER["MNIST W_C"]  # "at that stage, the p-value suddenly shoots to 1": k = 6
-    assert decide(range(2, 12), np.log(p), selection="watershed") == 6
+    assert decide(range(2, 12), np.log(p), stopping="watershed") == 6
     assert decide(range(2, 12), np.log(p), alpha=0.05) == 6
     for table in ("MNIST W_R", "Pulsar W_C", "Sloan W_C", "Sloan W_R"):
         p, k = PAPER[table]
-        assert decide(range(2, 2 + len(p)), np.log(p), selection="watershed") == k
+        assert decide(range(2, 2 + len(p)), np.log(p), stopping="watershed") == k
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_watershed_is_where_certainty_drops_most():
 )
 def test_decisions_by_hand(ks, log_p, first, watershed):
     assert decide(ks, log_p) == first
-    assert decide(ks, log_p, selection="watershed") == watershed
+    assert decide(ks, log_p, stopping="watershed") == watershed
 
 
 def test_alpha_is_compared_in_logarithms():
@@ -104,11 +105,11 @@ def test_alpha_is_compared_in_logarithms():
     assert decide([2], [math.log(0.01)], alpha=0.01) == 2
 
 
-@pytest.mark.parametrize("selection", ["first", "watershed"])
-def test_bound_that_is_not_a_number_is_an_error(selection):
+@pytest.mark.parametrize("stopping", ["first", "watershed"])
+def test_bound_that_is_not_a_number_is_an_error(stopping):
     # C32: every comparison with NaN is false; a rule that stops at p > alpha would never stop.
     with pytest.raises(FloatingPointError, match="not a number at k = 3"):
-        decide([2, 3, 4], [-50.0, math.nan, 0.0], selection=selection)
+        decide([2, 3, 4], [-50.0, math.nan, 0.0], stopping=stopping)
 
 
 # -- the sweep ------------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ def test_full_path_goes_on_after_the_decision(bk):
     found = run(bk, D, max_clusters=5, full_path=True)
     assert found.n_clusters == 2
     assert [step.k for step in found.path] == [1, 2, 3, 4, 5]
-    watershed = run(bk, D, max_clusters=5, selection="watershed")
+    watershed = run(bk, D, max_clusters=5, stopping="watershed")
     assert watershed.n_clusters == 2
     assert len(watershed.path) == 5
 
@@ -229,7 +230,7 @@ def run_in_windows(bk, monkeypatch, window, D, **settings):
     [
         {},
         {"full_path": True, "max_clusters": 7},
-        {"selection": "watershed", "max_clusters": 8, "min_clusters": 2},
+        {"stopping": "watershed", "max_clusters": 8, "min_clusters": 2},
         {"min_clusters": 2, "max_clusters": 3},
         {"n_pairs": 2, "full_path": True, "max_clusters": 6},
         {"n_clusters": 4},
@@ -251,7 +252,7 @@ def test_the_window_does_not_matter(bk, monkeypatch, settings, dtype):
 
 
 def test_a_window_is_tried_as_one_batch_and_ends_with_the_search(bk, monkeypatch):
-    module = importlib.import_module("specialk_gpu.sweep")
+    module = importlib.import_module("specialk_gpu.selection.sweep")
     tried = []
 
     def spy(X, ks, **settings):
@@ -303,7 +304,7 @@ def test_the_seed_of_a_k_is_its_own(bk):
 
 
 def test_clusters_are_numbered_by_size_and_then_by_first_row(bk):
-    module = importlib.import_module("specialk_gpu.sweep")
+    module = importlib.import_module("specialk_gpu.selection.sweep")
     labels = np.array([2, 0, 1, 1, 0, 3, 3, 3, 2], dtype=np.int32)
     found = module.by_size(bk.xp, bk.asarray(labels), 4)
     assert isinstance(found, bk.xp.ndarray)
@@ -431,20 +432,48 @@ def test_every_step_says_why(bk):
 
 
 def test_path_becomes_a_frame_and_a_table():
-    steps = run_on_host(blobs(2)[0]).path
-    frame = steps.to_frame()
-    names = ["k", "log_p", "log10_p", "pair", "accepted", "reason", "inertia"]
+    path = run_on_host(blobs(2)[0]).path
+    frame = path.to_frame()
+    names = ["k", "log_p", "log10_p", "pair", "accepted", "reason", "log_zz_top", "inertia"]
     assert frame.columns.tolist() == names
     assert frame["k"].tolist() == [1, 2, 3]
     np.testing.assert_allclose(frame["log10_p"], frame["log_p"] / np.log(10))
-    lines = str(steps).splitlines()
-    assert lines[0].split() == ["k", "log10", "p", "pair", "accepted", "inertia", "reason"]
+    lines = str(path).splitlines()
+    assert lines[0].split()[:6] == ["k", "log10", "p", "inertia", "pair", "accepted"]
+    assert lines[0].endswith("reason (ZZ Top Bound [HD19])")
     assert len(lines) == 4
-    assert lines[1].split()[:3] == ["1", "-inf", "yes"]
+    assert lines[1].split()[:2] == ["1", "-inf"]
+    for step, line in zip(path, lines[1:], strict=True):
+        assert line.endswith(("yes  " if step.accepted else "no  ") + step.reason)
+    assert f"{path[1].log_p / math.log(10):.2f}" in lines[2]
     assert "0, 1" in lines[2]
-    assert "no" in lines[3].split()
-    assert Path().to_frame().columns.tolist() == names
-    assert set(Step._fields) == {*names, "labels", "log_p_calibrated"} - {"log10_p"}
+    empty = Path((), "zz_top").to_frame()
+    assert [name for name in names if name not in empty.columns] == ["log_zz_top", "inertia"]
+
+
+def test_every_step_of_the_sweep_has_all_fields_but_that_of_the_cut_test(bk):
+    D, _ = blobs(3)
+    found = run(bk, D)
+    assert found.path.criterion == "zz_top"
+    for step in found.path:
+        assert Step._fields == tuple(step._asdict())
+        assert step.log_p_level is None
+        assert step.inertia >= 0
+        assert step.labels.dtype == np.int32
+        assert step.log_zz_top == step.log_p
+
+
+def test_a_path_is_kept_by_a_pickle_and_its_labels_can_be_changed():
+    path = run_on_host(blobs(2)[0]).path
+    again = pickle.loads(pickle.dumps(path))
+    assert isinstance(again, Path)
+    assert again.criterion == path.criterion
+    assert [step[:5] for step in again] == [step[:5] for step in path]
+    doubled = path.with_labels(lambda labels: np.repeat(labels, 2))
+    assert doubled.criterion == "zz_top"
+    for step, other in zip(path, doubled, strict=True):
+        np.testing.assert_array_equal(other.labels[::2], step.labels)
+        assert other[:5] == step[:5]
 
 
 # -- refusals -------------------------------------------------------------------------------------
@@ -461,7 +490,7 @@ def test_path_becomes_a_frame_and_a_table():
         ({"min_clusters": 61, "max_clusters": 99}, r"number of rows \(60\), got 61"),
         ({"n_clusters": 61}, r"n_clusters must lie between 1 and the number of rows \(60\)"),
         ({"n_clusters": 0}, r"n_clusters must lie between 1 .* got 0"),
-        ({"selection": "last"}, "selection must be one of .* got 'last'"),
+        ({"stopping": "last"}, "stopping must be one of .* got 'last'"),
     ],
 )
 def test_arguments_out_of_range_are_named(settings, message):
@@ -469,9 +498,9 @@ def test_arguments_out_of_range_are_named(settings, message):
         sweep(blobs(3)[0], **settings)
 
 
-def test_unknown_selection_is_refused():
-    with pytest.raises(ValueError, match="selection must be one of .* got 'last'"):
-        decide([2], [0.0], selection="last")
+def test_an_unknown_rule_of_stopping_is_refused():
+    with pytest.raises(ValueError, match="stopping must be one of .* got 'last'"):
+        decide([2], [0.0], stopping="last")
 
 
 def test_entries_that_are_not_finite_stop_the_sweep(bk):

@@ -1,0 +1,578 @@
+"""The cut test: cuts by definition, parts, graphs that are known, the second look, the law."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from oracles import to_scipy
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
+
+from specialk_gpu import SpecialK, cut_test, knn_graph
+from specialk_gpu.backend import get_backend
+from specialk_gpu.selection.cut_test import (
+    CLEAR,
+    NEAR,
+    THIN,
+    WIDE,
+    CutGraphs,
+    Parts,
+    has_shortcuts,
+    least_gap,
+)
+from specialk_gpu.selection.cuts import CERTAIN, N_STEPS, Cuts, prepare
+from specialk_gpu.selection.null_distribution import isolation_log_p, log_p_of, null_law
+
+CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
+BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
+BLOBS_Y = np.argmin(((BLOBS[:, None] - CENTERS) ** 2).sum(axis=2), axis=1)  # without strays
+
+
+def graph_of(bk, W):
+    return bk.sparse.csr_matrix(sparse.csr_matrix(W))
+
+
+def labels_of(bk, y):
+    return bk.asarray(np.asarray(y), dtype=np.int32)
+
+
+def found(bk, W, y, k):
+    return least_gap(CutGraphs(graph_of(bk, W)), labels_of(bk, y), k)
+
+
+def of_rows(bk, X):
+    return CutGraphs(graph_of(bk, knn_graph(X)), bk.asarray(X))
+
+
+def assert_same_gap(one, other, rtol=1e-9):
+    assert one.pair == other.pair
+    for name in ("log_p", "between", "within", "length"):
+        np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=rtol)
+
+
+def dense_cuts(W, labels, i, j):
+    """Return the cuts of a pair, in the order of the share of walks that end in j, densely."""
+    W = W.toarray() if sparse.issparse(W) else W
+    degree = W.sum(axis=1)
+    S = W / np.sqrt(np.outer(degree, degree))
+    walk = 0.5 * (np.eye(len(W)) + S / S.sum(axis=1)[:, None])
+    F = np.linalg.matrix_power(walk, N_STEPS) @ np.eye(labels.max() + 1)[labels]
+    rows = np.flatnonzero((labels == i) | (labels == j))
+    f = F[rows, j] / (F[rows, i] + F[rows, j])
+    rows, f = rows[np.argsort(f, kind="stable")], np.sort(f)
+    cuts = [S[np.ix_(rows[:t], rows[t:])].sum() for t in range(1, rows.size)]
+    known = (np.diff(f) > 1e-14) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
+    return np.array(cuts), known, S
+
+
+# -- the definition -------------------------------------------------------------------------------
+
+
+def test_cuts_are_their_definition(bk):
+    W = knn_graph(BLOBS)
+    expected = []
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        cuts, known, S = dense_cuts(W, BLOBS_Y, i, j)
+        border = int((i == BLOBS_Y).sum()) - 1
+        cuts[~known] = 0
+        within = min(cuts[: border + 1].max(), cuts[border:].max())
+        between = S[np.ix_(i == BLOBS_Y, j == BLOBS_Y)].sum()
+        if cuts[border] > 0:
+            between = max(min(between, cuts[border]), between / 2)
+        length = ((i == BLOBS_Y) | (j == BLOBS_Y)).sum() / within
+        log_p = log_p_of(between, within, length, "graph")
+        expected.append((min(0, log_p + math.log(2)), (i, j), between, within, length))
+    result = found(bk, W, BLOBS_Y, 3)
+    largest = max(expected)
+    assert result.pair == largest[1]
+    np.testing.assert_allclose(result[2:], largest[2:], rtol=1e-9)
+    np.testing.assert_allclose(result.log_p, largest[0], rtol=1e-6, atol=1e-9)
+
+
+def test_the_profile_is_cuts_and_where_they_are(bk):
+    W = knn_graph(BLOBS)
+    cuts_of = Cuts(prepare(graph_of(bk, W)), labels_of(bk, BLOBS_Y), 3)
+    position, weight = cuts_of.profile((0, 2))
+    cuts, known, _ = dense_cuts(W, BLOBS_Y, 0, 2)
+    at = np.flatnonzero(known)
+    np.testing.assert_array_equal(bk.to_numpy(position), at + 1 - (BLOBS_Y == 0).sum())
+    np.testing.assert_allclose(bk.to_numpy(weight), cuts[at], rtol=1e-9)
+
+
+@pytest.mark.parametrize("factor", [1e-9, 1.0, 1e9])
+def test_the_unit_of_the_similarities_does_not_matter(bk, factor):
+    W = knn_graph(BLOBS)
+    assert_same_gap(found(bk, W * factor, BLOBS_Y, 3), found(bk, W, BLOBS_Y, 3))
+
+
+def test_the_graph_is_not_changed(bk):
+    W = graph_of(bk, knn_graph(BLOBS))
+    before = W.data.copy()
+    least_gap(CutGraphs(W), labels_of(bk, BLOBS_Y), 3)
+    assert bool((W.data == before).all())
+
+
+def test_sums_of_similarities_are_exact_in_any_order(bk):
+    W = graph_of(bk, knn_graph(BLOBS))
+    graph = prepare(W)
+    S = to_scipy(bk, graph.S)
+    np.testing.assert_array_equal(S.data * 2.0**31, np.rint(S.data * 2.0**31))
+    degrees = [math.fsum(S.data[a:b]) for a, b in itertools.pairwise(S.indptr)]
+    np.testing.assert_array_equal(
+        bk.to_numpy(graph.steps.data),
+        S.data * np.repeat(0.5 / np.array(degrees), np.diff(S.indptr)),
+    )
+    assert len({found(bk, knn_graph(BLOBS), BLOBS_Y, 3) for _ in range(3)}) == 1
+    assert len({CutGraphs(W).least_neighbors for _ in range(20)}) == 1
+
+
+def complete(size, bridges):
+    """Return two complete graphs with weights around 1, and edges from one to the other."""
+    noise = np.random.default_rng(0).random((size, size))
+    W = np.kron(np.eye(2), (0.9 + 0.1 * (noise + noise.T)) * (1 - np.eye(size)))
+    for i in range(bridges):
+        W[i, size:] = W[size:, i] = 1
+    return W
+
+
+def ring(m=400):
+    """Return a ring in which each row is joined to three on both sides."""
+    return sum(np.roll(np.eye(m), shift, axis=1) for shift in (-3, -2, -1, 1, 2, 3))
+
+
+def test_a_bridge_between_complete_graphs_is_a_clear_gap(bk):
+    labels = np.repeat([0, 1], 40)
+    one, many = (found(bk, complete(40, bridges), labels, 2) for bridges in (1, 40))
+    assert one.between < 1 < 8 < one.within  # of ten, for halves of forty
+    assert one.log_p < math.log(1e-6)
+    np.testing.assert_allclose(many.log_p, 0, atol=1e-4)  # all is one graph
+
+
+def test_no_border_of_a_ring_is_a_gap(bk):
+    result = found(bk, ring(), np.arange(400) * 2 // 400, 2)
+    np.testing.assert_allclose(result.between, 2 * 6 / 6)  # 1 + 2 + 3 edges at each of two borders
+    np.testing.assert_allclose(result.within, result.between, rtol=1e-6)
+    np.testing.assert_allclose(result.log_p, 0, atol=1e-4)
+
+
+def test_p_is_multiplied_by_the_number_of_clusters_less_one(bk):
+    W = sparse.block_diag([complete(40, 1)] * 2)
+    two = found(bk, complete(40, 1), np.repeat([0, 1], 40), 2)
+    four = found(bk, W, np.repeat(range(4), 40), 4)
+    assert four.between > 0
+    assert four.log_p == pytest.approx(two.log_p + math.log(3), rel=1e-9)
+
+
+def test_of_pairs_with_p_1_that_with_the_largest_ratio_is_named(bk):
+    y = np.random.default_rng(0).integers(4, size=240)
+    graphs = CutGraphs(graph_of(bk, knn_graph(BLOBS)))
+    result, parts = least_gap(graphs, labels_of(bk, y), 4), Parts(graphs, labels_of(bk, y), 4)
+    every = np.arange(parts.n_parts)
+    pairs = [(i, j) for j in every for i in parts.touching(j, every) if i > j]
+    tested = parts.test(np.array(pairs))
+    sure = tested.log_p + math.log(3) >= 0
+    assert sure.sum() > 5
+    ratio = np.where(sure, tested.between / tested.within, 0)
+    assert result.log_p == 0
+    assert result.between / result.within == ratio.max()
+    best = pairs[int(ratio.argmax())]
+    assert result.pair == tuple(sorted(parts.owner[list(best)]))
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def test_a_cluster_that_falls_apart_is_tested_part_by_part(bk):
+    result = found(bk, ring(), np.arange(400) * 8 // 400 % 2, 2)
+    np.testing.assert_allclose(result.between, 1)  # of eight borders, one
+    assert result.pair == (0, 1)
+
+
+def test_strays_go_to_the_part_around_them(bk):
+    X, y = make_moons(600, noise=0.05, random_state=0)
+    W = knn_graph(X)
+    clean, strayed = np.asarray(y), np.array(y)
+    deep = np.flatnonzero((y == 0) & (X[:, 1] > 0.9))[::7]
+    strayed[deep] = 1
+    one, other = found(bk, W, clean, 2), found(bk, W, strayed, 2)
+    np.testing.assert_allclose(other.within, one.within, rtol=0.2)
+    assert other.between <= one.between + 0.1
+    assert other.log_p < math.log(0.05)
+
+
+def test_strays_that_go_home_change_nothing(bk):
+    """Once strays are where the walks from them end, the parts are those without strays."""
+    X, y = make_moons(600, noise=0.05, random_state=0)
+    strayed = np.array(y)
+    strayed[np.flatnonzero((y == 0) & (X[:, 1] > 0.9))[::7]] = 1
+    graphs = CutGraphs(graph_of(bk, knn_graph(X)))
+    parts = Parts(graphs, labels_of(bk, strayed), 2)
+    assert parts.n_parts == 2
+    np.testing.assert_array_equal(parts.owner[bk.to_numpy(parts.part)], y)
+    clean, again = (least_gap(graphs, labels_of(bk, z), 2) for z in (y, strayed))
+    assert_same_gap(clean, again, rtol=1e-12)
+
+
+def test_what_no_edge_joins_is_compared_with_its_own_cut(bk):
+    path = np.eye(50, k=1) + np.eye(50, k=-1)
+    result = found(bk, np.kron(np.eye(2), path), np.repeat([0, 1], 50), 2)
+    assert result.between == 0
+    # the heaviest cut of a path is next to an end, whose degree is 1 where others have 2
+    np.testing.assert_allclose(result.within, 1 / np.sqrt(2))
+    np.testing.assert_allclose(result.length, 100 * np.sqrt(2))
+    assert result.log_p > math.log(0.1)  # threads break by chance
+    halves = found(bk, complete(40, 0), np.repeat([0, 1], 40), 2)
+    np.testing.assert_allclose(halves.within, 400 / 39, rtol=0.05)
+    assert halves.log_p < math.log(1e-4)
+
+
+def test_a_part_that_stands_alone_is_compared_with_all_rows_of_its_cluster(bk):
+    parts = np.kron(np.eye(20), complete(20, 0)[:20, :20])
+    result = found(bk, parts, np.repeat([0, 1], 200), 2)
+    np.testing.assert_allclose(result.length, 400 / result.within, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weight", [0, 1e-12, 1e-6, 1e-4, 1e-3])
+def test_a_weak_bridge_is_no_better_than_a_little_stronger_one(bk, weight):
+    W = complete(40, 0)
+    W[0, 40] = W[40, 0] = weight
+    assert found(bk, W, np.repeat([0, 1], 40), 2).log_p < math.log(1e-3)
+
+
+def test_the_own_cut_is_of_one_component(bk):
+    parts = np.kron(np.eye(6), complete(20, 0)[:20, :20])
+    result = found(bk, parts, np.repeat([0, 1], 60), 2)
+    np.testing.assert_allclose(result.within, 100 / 19, rtol=0.05)  # of twenty rows, not of sixty
+
+
+def test_the_own_cuts_of_two_parts_are_not_mixed_up(bk):
+    """The rows of both parts are as many, begin alike and have the same sum."""
+    W = np.zeros((6, 6))
+    for i, j in ((0, 1), (1, 5), (0, 5), (0, 2), (2, 4)):
+        W[i, j] = W[j, i] = 1
+    graphs = CutGraphs(graph_of(bk, W))
+    parts = [bk.asarray(np.array(rows)) for rows in ((0, 1, 5), (0, 2, 4))]
+    widths = [graphs.width(rows, wide=False) for rows in parts]
+    for rows, width in zip(parts, widths, strict=True):
+        assert CutGraphs(graph_of(bk, W)).width(rows, wide=False) == width
+    assert widths[0] != widths[1]
+
+
+@pytest.mark.parametrize("loop", [0.1, 5.0])
+def test_similarities_of_a_row_to_itself_do_not_count(bk, loop):
+    W = knn_graph(BLOBS)
+    assert_same_gap(found(bk, W + loop * sparse.eye(240), BLOBS_Y, 3), found(bk, W, BLOBS_Y, 3))
+
+
+def test_rows_without_edges_are_no_cluster(bk):
+    W = np.zeros((60, 60))
+    W[:40, :40] = np.ones((40, 40)) - np.eye(40)
+    assert found(bk, W, np.repeat([0, 1], [40, 20]), 2).log_p == 0
+
+
+def test_many_small_components_are_all_found(bk):
+    W = np.kron(np.eye(20), complete(20, 0)[:20, :20])
+    result = found(bk, W, np.repeat(np.arange(20), 20), 20)
+    np.testing.assert_allclose(result.length, 2 * 20 / result.within)  # not of all rows
+    assert result.log_p < math.log(0.01)
+
+
+def test_labels_that_are_not_in_the_graph_are_no_clusters(bk):
+    rng = np.random.default_rng(0)
+    block = np.repeat([0, 1], 150)
+    W = np.triu(rng.random((300, 300)) < np.where(block[:, None] == block, 0.2, 0.01), 1)
+    W = (W + W.T).astype(float)
+    assert found(bk, W, block, 2).log_p < math.log(1e-4)
+    assert found(bk, W, rng.permutation(block), 2).log_p == 0
+
+
+# -- the second look ------------------------------------------------------------------------------
+
+
+def test_the_wide_graph_decides_where_cuts_are_of_few_rows(bk):
+    X, y = make_moons(1500, noise=0.08, random_state=2)
+    near = found(bk, knn_graph(X), y, 2)
+    assert near.within < THIN
+    assert near.log_p > CLEAR
+    wide = found(bk, knn_graph(X, WIDE), y, 2)
+    assert not has_shortcuts(near.within, wide.within)
+    expected = log_p_of(wide.between, wide.within, wide.length, "rows")
+    result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    assert_same_gap(result, wide._replace(log_p=float(expected)))
+    assert result.log_p < near.log_p
+
+
+def test_the_wide_graph_is_not_made_where_cuts_are_of_many_rows(bk):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(600, 8)), np.repeat([0, 1], 300)
+    X[300:, 0] += 8
+    graphs = of_rows(bk, X)
+    assert least_gap(graphs, labels_of(bk, y), 2).log_p < CLEAR
+    assert least_gap(graphs, labels_of(bk, rng.permutation(y)), 2).log_p == 0
+    assert "wide" not in vars(graphs)
+
+
+@pytest.mark.parametrize("columns", [2, 40])
+def test_where_the_isolation_is_clear_no_width_is_measured(bk, monkeypatch, columns):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(1400, columns)), np.repeat([0, 1], 700)
+    X[700:, 0] += 60
+    graphs = of_rows(bk, X)
+    monkeypatch.setattr(graphs, "width", None)  # calling it would be an error
+    result = least_gap(graphs, labels_of(bk, y), 2)
+    np.testing.assert_allclose(result.log_p, isolation_log_p(1400, WIDE))
+    assert result[2:] == (0, 0, 0)
+    assert "wide" not in vars(graphs)
+
+
+def test_where_edges_are_shortcuts_the_law_is_wider(bk):
+    X, position = make_swiss_roll(1000, random_state=4)
+    y = position > np.median(position)
+    near, wide = found(bk, knn_graph(X), y, 2), found(bk, knn_graph(X, WIDE), y, 2)
+    assert near.within < THIN
+    assert has_shortcuts(near.within, wide.within)
+    result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    np.testing.assert_allclose(result[2:], wide[2:])
+    z = 2 * (math.sqrt(0.7 * wide.within) - math.sqrt(wide.between))
+    scale = 2.5 * np.interp(
+        np.log(wide.length), *(np.log(null_law("rows")[0]), null_law("rows")[1])
+    )
+    np.testing.assert_allclose(result.log_p, math.log(2) + norm.logsf(z / scale))
+    assert result.log_p > log_p_of(wide.between, wide.within, wide.length, "rows")
+
+
+def bands(n_bands=2, seed=27):
+    """Return bands in a line, which the graph of 30 neighbours joins, and that of 10 does not."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(n_bands), 150)
+    return rng.random((y.size, 2)) * [10, 1] + np.c_[11 * y, 0 * y], y
+
+
+def test_what_the_wide_graph_alone_joins_is_judged_there(bk):
+    X, y = bands()
+    near, wide = found(bk, knn_graph(X), y, 2), found(bk, knn_graph(X, WIDE), y, 2)
+    assert near.between == 0 < wide.between
+    assert near.log_p > CLEAR
+    assert not has_shortcuts(near.within, wide.within)  # of the own cuts in the first
+    graphs = of_rows(bk, X)
+    alone = [graphs.log_p_of_isolation(bk.asarray(np.flatnonzero(y == c))) for c in (0, 1)]
+    law = float(log_p_of(wide.between, wide.within, wide.length, "rows"))
+    for labels in (y, 1 - y):
+        result = least_gap(graphs, labels_of(bk, labels), 2)
+        assert_same_gap(result, wide._replace(log_p=min(law, *alone)))
+
+
+def test_parts_of_one_cluster_are_not_tested_against_each_other(bk):
+    X, y = bands(3)
+    X[y == 2, 0] += 400
+    graphs, labels = of_rows(bk, X), labels_of(bk, np.minimum(y, 2) // 2)
+    parts = Parts(graphs, labels, 2)
+    assert parts.owner[:3].tolist() == [0, 0, 1]
+    assert parts.wide.touching(0, np.arange(3)).tolist() == [1]
+    result = least_gap(graphs, labels, 2)
+    assert result.pair == (0, 1)
+    assert result.log_p < CLEAR
+
+
+def test_a_small_neighbour_in_the_wide_graph_is_no_reason_for_p_1(bk):
+    X, y = bands()
+    few = np.concatenate([np.arange(150), 150 + np.argsort(X[150:, 0])[:20]])
+    X, y = X[few], y[few]
+    X[150:] = [11.5, 0.5] + 0.1 * (X[150:] - X[150:].mean(axis=0))
+    graphs = of_rows(bk, X)
+    for labels in (y, 1 - y):
+        parts = Parts(graphs, labels_of(bk, labels), 2)
+        assert not parts.touching(0, np.arange(2)).size
+        assert parts.wide.touching(0, np.arange(2)).size
+        assert least_gap(graphs, labels_of(bk, labels), 2).log_p < 0
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_long_threads_are_told_by_the_gap_alone(bk, factor):
+    X, y = make_moons(5000)
+    graphs = of_rows(bk, np.repeat(X, factor, axis=0))
+    labels = graphs.distinct(labels_of(bk, np.repeat(y, factor)))
+    expected = math.log(5000) - WIDE * math.log(2)  # of the distinct rows
+    np.testing.assert_allclose(least_gap(graphs, labels, 2).log_p, expected)
+    assert found(bk, knn_graph(X), y, 2).log_p > math.log(0.01)  # by their width
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_the_bound_of_a_gap_is_the_same_for_every_k(bk, k):
+    rng, group = np.random.default_rng(0), np.repeat(np.arange(5), 200)
+    X = rng.normal(size=(1000, 2)) + 60 * group[:, None]
+    result = least_gap(of_rows(bk, X), labels_of(bk, np.minimum(group, k - 1)), k)
+    np.testing.assert_allclose(result.log_p, isolation_log_p(1000, WIDE))
+
+
+@pytest.mark.parametrize("apart", [8, 20])
+def test_clusters_that_are_further_apart_are_no_less_found(bk, apart):
+    X, y = np.random.default_rng(0).normal(size=(1500, 2)), np.arange(1500) % 2
+    X[:, 0] += apart * y
+    assert least_gap(of_rows(bk, X), labels_of(bk, y), 2).log_p < CLEAR
+
+
+@pytest.mark.parametrize("size", [13, 20, 28])
+def test_the_gap_around_a_small_cluster_is_as_many_rows_as_it_has_left(bk, size):
+    """The nearest other row is beyond size - 1 neighbours, on the other side beyond 30."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(800, 2)), (np.arange(800) < size).astype(int)
+    X[:size] = [40, 40] + 0.3 * X[:size]
+    near, gap = found(bk, knn_graph(X), y, 2), isolation_log_p(800, size - 1)
+    assert near.between == 0 < near.within < THIN
+    expected = gap if gap <= CLEAR else min(near.log_p, gap)
+    result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    np.testing.assert_allclose(result.log_p, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_gaps_in_a_line_are_no_likelier_than_the_bound(seed):
+    """The chance that a thread falls apart with r neighbours is at most m 2^-r."""
+    m, r, n_sets = 60, 8, 200  # the bound is 0.23
+    rng, apart = np.random.default_rng(seed), 0
+    for _ in range(n_sets):
+        x = np.sort(rng.random(m))
+        before, after = np.full(m, np.inf), np.full(m, np.inf)  # to the r-th on each side
+        before[r:], after[:-r] = x[r:] - x[:-r], x[r:] - x[:-r]
+        gap = np.diff(x)
+        apart += bool(((gap > before[:-1]) & (gap > after[1:])).any())
+    assert apart / n_sets <= math.exp(isolation_log_p(m, r))
+    assert isolation_log_p(m, 0) == isolation_log_p(m, 5) == 0
+
+
+def test_of_equal_rows_one_is_looked_at(bk):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    y = (X[:, 0] > 0).astype(int)
+    expected = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    order = np.concatenate([np.arange(400), rng.integers(400, size=300)])
+    graphs = of_rows(bk, X[order])
+    assert (graphs.n_rows, graphs.n_distinct) == (700, 400)
+    assert_same_gap(least_gap(graphs, graphs.distinct(labels_of(bk, y[order])), 2), expected)
+    spread = graphs.spread(graphs.distinct(labels_of(bk, y[order])))
+    np.testing.assert_array_equal(bk.to_numpy(spread), y[order])
+
+
+# -- the law --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", ["graph", "rows"])
+def test_p_is_half_normal_in_the_difference_of_roots(law):
+    for length, scale in zip(*null_law(law), strict=True):
+        for between, within in ((1, 4), (0, 9), (2.7, 4), (0, 1e4)):
+            z = 2 * (math.sqrt(0.7 * within) - math.sqrt(between))
+            for wider in (1, 2.5):
+                expected = math.log(2) + norm.logsf(z / (wider * scale))
+                result = log_p_of(between, within, length, law, wider)
+                np.testing.assert_allclose(result, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("law", ["graph", "rows"])
+def test_p_of_many_borders_is_that_of_each(law):
+    rng = np.random.default_rng(0)
+    between, within, length = rng.random((3, 50)) * np.array([[5], [20], [300]])
+    within[7] = 0
+    each = [float(log_p_of(*one, law)) for one in zip(between, within, length, strict=True)]
+    np.testing.assert_allclose(log_p_of(between, within, length, law), each, rtol=1e-12)
+    assert len(set(each)) > 20
+
+
+@pytest.mark.parametrize("law", ["graph", "rows"])
+def test_p_is_one_where_no_cut_is_heavier(law):
+    for between, within, length in ((3.5, 5, 20), (6, 5, 20), (0, 0, 20)):
+        assert log_p_of(between, within, length, law) == 0
+    assert log_p_of(800, 1000, 20, law) == 0  # however many rows: that is roughness
+
+
+def test_the_laws_rise_with_the_length_and_that_of_graphs_is_wider():
+    (length, scale), (same, wider) = null_law("rows"), null_law("graph")
+    assert (np.diff(length) > 0).all()
+    assert (np.diff(scale) >= 0).all()
+    assert (np.diff(wider) >= 0).all()
+    assert scale.min() > 0
+    np.testing.assert_array_equal(length, same)
+    assert (wider >= scale).all()
+
+
+# -- what the estimator and callers hand to it ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"affinity": "radius_neighbors"},
+        {"n_neighbors": 6},
+        {"n_neighbors": 40},
+        {"weights": "distance"},
+    ],
+)
+def test_gaps_are_looked_for_among_nearest_neighbours_whatever_is_embedded(settings):
+    model = SpecialK(backend="numpy", n_clusters=2, random_state=0, **settings).fit(BLOBS)
+    graphs = model._cut_graphs(BLOBS, model.affinity_matrix_)
+    expected = CutGraphs(knn_graph(BLOBS), BLOBS)
+    assert (graphs.near.S != expected.near.S).nnz == 0
+    assert least_gap(graphs, labels_of(get_backend("numpy"), BLOBS_Y), 3) == least_gap(
+        expected, labels_of(get_backend("numpy"), BLOBS_Y), 3
+    )
+
+
+def test_a_graph_of_ten_neighbours_or_more_is_used_as_it_is():
+    for n_neighbors in (NEAR, WIDE - 1):
+        W = knn_graph(BLOBS, n_neighbors)
+        graphs = SpecialK(n_neighbors=n_neighbors)._cut_graphs(BLOBS, W)
+        assert (graphs.near.S != prepare(W).S).nnz == 0
+
+
+def test_a_graph_alone_is_judged_by_its_own_law(bk):
+    W, X = graph_of(bk, knn_graph(BLOBS)), bk.asarray(BLOBS)
+    alone, with_rows = cut_test(W, bk.asarray(BLOBS_Y)), cut_test(W, bk.asarray(BLOBS_Y), X=X)
+    assert_same_gap(alone, found(bk, knn_graph(BLOBS), BLOBS_Y, 3))
+    assert_same_gap(with_rows, least_gap(of_rows(bk, BLOBS), labels_of(bk, BLOBS_Y), 3))
+    assert alone.log_p != with_rows.log_p
+
+
+@pytest.mark.parametrize("form", ["toarray", "tocoo", "tolil", "tocsc"])
+def test_any_form_of_a_graph_will_do(form):
+    W = knn_graph(BLOBS)
+    assert cut_test(getattr(W, form)(), BLOBS_Y) == cut_test(W, BLOBS_Y)
+
+
+def test_labels_may_be_any_integers(bk):
+    W = graph_of(bk, knn_graph(BLOBS))
+    expected = cut_test(W, bk.asarray(BLOBS_Y))
+    assert cut_test(W, bk.asarray(np.array([-7, 3, 2**40])[BLOBS_Y])) == expected
+    if bk.name == "numpy":
+        assert cut_test(W, BLOBS_Y.tolist()) == expected
+
+
+def test_a_cluster_of_copies_alone_is_none(bk):
+    X = np.concatenate([BLOBS, BLOBS[:60]])
+    W, labels = graph_of(bk, knn_graph(X)), np.repeat([0, 1], [240, 60])
+    for y, pair in ((labels, (0, 1)), (1 - labels, (0, 1)), (labels * 2 - (labels == 0), (0, 1))):
+        result = cut_test(W, bk.asarray(y), X=bk.asarray(X))
+        assert (result.log_p, result.pair) == (0, pair)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda W: sparse.triu(W), "must be symmetric"),
+        (lambda W: -W, "must be finite and not negative"),
+        (lambda W: W * np.nan, "must be finite and not negative"),
+    ],
+)
+def test_a_graph_given_to_the_test_is_checked(change, message):
+    with pytest.raises(ValueError, match=message):
+        cut_test(change(knn_graph(BLOBS)), BLOBS_Y)
+
+
+def test_labels_given_to_the_test_are_checked(bk):
+    W = graph_of(bk, knn_graph(BLOBS))
+    with pytest.raises(ValueError, match=r"labels must have shape \(240,\), got \(239,\)"):
+        cut_test(W, bk.asarray(BLOBS_Y[:-1]))
+    with pytest.raises(ValueError, match=r"labels must have shape \(240,\), got \(240, 1\)"):
+        cut_test(W, bk.asarray(BLOBS_Y[:, None]))
+    with pytest.raises(ValueError, match="at least two clusters, got one"):
+        cut_test(W, bk.asarray(np.zeros(240, dtype=int)))

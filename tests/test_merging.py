@@ -1,0 +1,370 @@
+"""Merging: levels of the tree and their p, cuts of unions, linkages, waits."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.cluster.hierarchy import cut_tree, fcluster, is_valid_linkage
+from scipy.sparse.csgraph import connected_components
+from sklearn.cluster import KMeans
+from sklearn.datasets import make_blobs, make_moons
+
+from specialk_gpu import knn_graph
+from specialk_gpu.backend import get_backend
+from specialk_gpu.selection import cuts as cuts_module
+from specialk_gpu.selection.cut_test import CutGraphs, Parts, least_gap, lonely, touching_pairs
+from specialk_gpu.selection.cuts import Cuts, prepare
+from specialk_gpu.selection.merging import Tree, merge
+
+
+def kmeans_labels(X, k):
+    return KMeans(k, n_init=1, random_state=0).fit_predict(X)
+
+
+def planted(sizes, within, across, seed=0):
+    rng, block = np.random.default_rng(seed), np.repeat(np.arange(len(sizes)), sizes)
+    W = rng.random((block.size,) * 2) < np.where(block[:, None] == block, within, across)
+    W = np.triu(W * rng.uniform(0.5, 1, W.shape), 1)  # no two rows are alike
+    return sparse.csr_matrix(W + W.T), block
+
+
+@cache
+def given(name):
+    """Return W, X or None, and fragments."""
+    if name == "blobs":
+        X, _ = make_blobs(400, centers=5, cluster_std=1.5, random_state=0)
+        return knn_graph(X), X, kmeans_labels(X, 14)
+    if name == "moons":
+        X, _ = make_moons(500, noise=0.08, random_state=0)
+        return knn_graph(X), X, kmeans_labels(X, 12)
+    if name == "bands":  # the graph of 30 neighbours joins them, that of 10 does not
+        y = np.repeat(np.arange(3), 150)
+        X = np.random.default_rng(27).random((450, 2)) * [10, 1] + np.c_[11 * y, 0 * y]
+        return knn_graph(X), X, 2 * y + (X[:, 0] - 11 * y > 5)
+    if name == "far":  # two components, one of them of two blobs
+        X, _ = make_blobs(300, centers=[(0, 0), (6, 0), (300, 0)], random_state=1)
+        return knn_graph(X), X, kmeans_labels(X, 9)
+    W, block = planted([80, 60, 40, 40], 0.5, 0.01)
+    return W, None, 2 * block + np.random.default_rng(1).integers(2, size=block.size)
+
+
+SETS = ["blobs", "moons", "bands", "far", "graph"]
+
+
+def merged(bk, name):
+    """Return the graphs, the fragments and their tree."""
+    W, X, fragment = given(name)
+    graphs = CutGraphs(bk.sparse.csr_matrix(W), None if X is None else bk.asarray(X))
+    fragment = bk.asarray(fragment, dtype=np.int32)
+    return graphs, fragment, merge(graphs, fragment, int(fragment.max()) + 1)
+
+
+def host(bk, x):
+    return bk.to_numpy(x)
+
+
+def same_partition(a, b):
+    pairs = set(zip(a.tolist(), b.tolist(), strict=True))
+    return len(pairs) == len(set(a.tolist())) == len(set(b.tolist()))
+
+
+def pieces(W, labels):
+    """Return the number of pieces into which clusters fall apart, the graph cut between them."""
+    W = sparse.coo_matrix(W)
+    inside = labels[W.row] == labels[W.col]
+    content = W.data[inside], (W.row[inside], W.col[inside])
+    return connected_components(sparse.csr_matrix(content, shape=W.shape))[0]
+
+
+# -- levels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_levels_are_nested_and_by_falling_size(bk, name):
+    _, fragment, tree = merged(bk, name)
+    K = tree.n_leaves
+    assert len(tree.children) == K - 1
+    assert tree.labels(K).dtype == np.int32
+    fine = host(bk, tree.labels(K))
+    assert same_partition(fine, host(bk, tree.leaf))
+    assert len(set(zip(fine.tolist(), host(bk, fragment).tolist(), strict=True))) == K  # no strays
+    for k in range(K, 0, -1):
+        labels = host(bk, tree.labels(k))
+        sizes = np.bincount(labels)
+        assert len(sizes) == k
+        assert sizes.min() > 0
+        assert (np.diff(sizes) <= 0).all()
+        np.testing.assert_array_equal(tree.clusters(k)[host(bk, tree.leaf)], labels)
+        if k > 1:
+            a, b = tree.next_pair(k)
+            assert 0 <= a < b < k
+            coarse = host(bk, tree.labels(k - 1))
+            assert same_partition(np.where(labels == b, a, labels), coarse)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_p_of_a_level_is_that_of_its_clusters(bk, name):
+    """It is, where no cluster holds parts that no edge joins."""
+    graphs, _, tree = merged(bk, name)
+    W, n_tested = given(name)[0], 0
+    for k in range(2, tree.n_leaves + 1):
+        labels = tree.labels(k)
+        if pieces(W, host(bk, labels)) == k:
+            n_tested += 1
+            gap = least_gap(graphs, labels, k)
+            np.testing.assert_allclose(tree.log_p[k - 1], gap.log_p, rtol=1e-9)
+    assert n_tested >= tree.n_leaves - 3
+    assert tree.log_p[0] == -np.inf
+    assert np.isfinite(tree.log_p[1:]).all()
+    assert (tree.log_p <= 0).all()
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_where_no_pair_looks_like_one_cluster_the_least_separate_is_united(bk, name):
+    graphs, _, tree = merged(bk, name)
+    for k in range(2, tree.n_leaves + 1):
+        gap = least_gap(graphs, tree.labels(k), k)
+        if np.log(k - 1) + np.log(0.5) < gap.log_p < 0:
+            continue
+        if gap.log_p < 0 and pieces(given(name)[0], host(bk, tree.labels(k))) == k:
+            assert tree.next_pair(k) == gap.pair
+
+
+@pytest.mark.parametrize("apart", [4.8, 5.4])
+def test_two_small_clusters_are_not_united_before_a_large_one_is_whole(bk, apart):
+    """They are each other's least separate neighbours from the beginning on."""
+    rng = np.random.default_rng(0)
+    X = np.concatenate([20 * rng.random((1500, 2)), 0.8 * rng.normal(size=(160, 2)) + [40, 0]])
+    X[1580:, 0] += apart
+    y = np.repeat([0, 1, 2], [1500, 80, 80])
+    fragment = np.concatenate([kmeans_labels(X[:1500], 20), y[1500:] + 19])
+    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X))
+    tree = merge(graphs, bk.asarray(fragment, dtype=np.int32), 22)
+    np.testing.assert_array_equal(host(bk, tree.labels(3)), y)
+    assert tree.log_p[2] < np.log(0.01) < tree.log_p[3]
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_ratio_of_a_level_is_the_largest_of_its_pairs(bk, name):
+    graphs, _, tree = merged(bk, name)
+    W, n_tested = given(name)[0], 0
+    for k in range(2, tree.n_leaves + 1):
+        labels = tree.labels(k)
+        if pieces(W, host(bk, labels)) == k and tree.log_p[k - 1] < 0:  # else not all are tested
+            n_tested += 1
+            parts = Parts(graphs, labels, k)
+            for node in range(k):
+                lonely(parts, node, np.arange(k))  # finds what the second graph alone joins
+            tested = parts.test(touching_pairs(parts, np.arange(k)))
+            expected = np.sqrt(tested.between / tested.within).max(initial=0)
+            np.testing.assert_allclose(tree.ratio[k - 1], expected, rtol=1e-9)
+    assert n_tested >= 1
+
+
+def test_what_stands_alone_is_united_with_the_largest_the_least_wide_first(bk):
+    sizes, rng = (60, 40, 30), np.random.default_rng(0)
+    noise = [np.triu(rng.uniform(0.9, 1, (size, size)), 1) for size in sizes]
+    W = sparse.block_diag([half + half.T for half in noise], format="csr")
+    component = np.repeat(range(3), sizes)
+    fragment = bk.asarray(2 * component + np.arange(130) % 2, dtype=np.int32)
+    tree = merge(CutGraphs(bk.sparse.csr_matrix(W)), fragment, 6)
+    np.testing.assert_array_equal(host(bk, tree.labels(3)), component)
+    np.testing.assert_array_equal(host(bk, tree.labels(2)), component % 2)
+    assert tree.log_p[3] == 0  # halves of a complete graph are one
+    assert tree.log_p[2] < np.log(0.01)
+
+
+def test_fragments_that_fall_apart_are_several_leaves(bk):
+    W = sparse.csr_matrix(np.eye(60, k=1) + np.eye(60, k=-1))
+    fragment = np.arange(60) // 15 % 2
+    tree = merge(CutGraphs(bk.sparse.csr_matrix(W)), bk.asarray(fragment, dtype=np.int32), 2)
+    assert tree.n_leaves == 4
+    assert same_partition(host(bk, tree.leaf), np.arange(60) // 15)
+
+
+# -- cuts of unions, and of many pairs ------------------------------------------------------------
+
+
+def cuts_of(bk, name="blobs"):
+    W, _, fragment = given(name)
+    graph = prepare(bk.sparse.csr_matrix(W))
+    return graph, Cuts(graph, bk.asarray(fragment, dtype=np.int32), int(fragment.max()) + 1)
+
+
+def pairs_of(cuts, nodes):
+    pairs = [(i, int(j)) for i in nodes for j in cuts.touching(i, np.array(nodes)) if i < j]
+    return np.array(pairs)
+
+
+@pytest.mark.parametrize("name", ["blobs", "graph"])
+def test_cuts_of_unions_are_those_of_the_merged_labels(bk, name):
+    graph, cuts = cuts_of(bk, name)
+    K, rng = cuts.K, np.random.default_rng(0)
+    label, nodes = np.arange(K), list(range(K))
+    while len(nodes) > 3:
+        a = int(rng.choice(nodes))
+        near = cuts.touching(a, np.array(nodes))
+        b = int(rng.choice(near))
+        new = cuts.unite(a, b)
+        label[np.isin(label, [a, b])] = new
+        nodes = [i for i in nodes if i not in (a, b)] + [new]
+        assert cuts.sizes[new] == cuts.sizes[a] + cuts.sizes[b]
+        np.testing.assert_array_equal(cuts.members(new), np.flatnonzero(label == new))
+        own = np.searchsorted(nodes, label)  # nodes rise
+        fresh = Cuts(graph, bk.asarray(own[given(name)[2]], dtype=np.int32), len(nodes))
+        np.testing.assert_array_equal(cuts.sizes[nodes], fresh.sizes[: len(nodes)])
+        n = len(nodes)
+        np.testing.assert_array_equal(cuts.weights[np.ix_(nodes, nodes)], fresh.weights[:n, :n])
+        assert set(host(bk, cuts.rows(new))) == set(host(bk, fresh.rows(n - 1)))
+        pairs = pairs_of(fresh, list(range(n)))
+        found, expected = cuts.measure(np.array(nodes)[pairs]), fresh.measure(pairs)
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_pairs_measured_together_are_those_measured_one_by_one(bk, monkeypatch):
+    _, cuts = cuts_of(bk)
+    other = int(cuts.touching(0, np.arange(cuts.K))[0])
+    nodes = [i for i in range(1, cuts.K) if i != other] + [cuts.unite(0, other)]
+    pairs = pairs_of(cuts, nodes)
+    together = cuts.measure(pairs)
+    one_by_one = np.concatenate([cuts.measure(pair[None]) for pair in pairs], axis=1)
+    np.testing.assert_array_equal(together, one_by_one)
+    np.testing.assert_array_equal(cuts.measure(pairs[::-1]), np.array(together)[:, ::-1])
+    monkeypatch.setattr(cuts_module, "CHUNK", 500)
+    np.testing.assert_array_equal(cuts.measure(pairs), together)
+
+
+def test_the_order_of_a_pair_does_not_matter(bk):
+    _, cuts = cuts_of(bk)
+    pairs = pairs_of(cuts, list(range(cuts.K)))
+    np.testing.assert_allclose(cuts.measure(pairs[:, ::-1]), cuts.measure(pairs), rtol=1e-9)
+
+
+def test_of_no_pairs_nothing_is_measured(bk):
+    _, cuts = cuts_of(bk)
+    between, within = cuts.measure(np.empty((0, 2), dtype=np.int64))
+    assert between.shape == within.shape == (0,)
+
+
+# -- trees ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_linkage_is_one_of_scipy(bk, name):
+    tree = merged(bk, name)[2]
+    Z, leaf, K = tree.to_linkage(), host(bk, tree.leaf), tree.n_leaves
+    assert is_valid_linkage(Z)
+    assert Z.shape == (K - 1, 4)
+    assert (np.diff(Z[:, 2]) >= 0).all()
+    rising = [k for k in range(2, K) if Z[K - k, 2] > Z[K - k - 1, 2]]  # scipy has no order else
+    assert rising
+    for k in [1, *rising, K]:
+        labels = host(bk, tree.labels(k))
+        assert same_partition(cut_tree(Z, n_clusters=k).ravel()[leaf], labels)
+        if k < K:
+            assert same_partition(fcluster(Z, k, criterion="maxclust")[leaf], labels)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_heights_of_the_linkage_are_the_p_that_was_given_up(bk, name):
+    tree = merged(bk, name)[2]
+    Z = tree.to_linkage()
+    for i, height in enumerate(Z[:, 2]):
+        least = tree.log_p[tree.n_leaves - 1 - i :].min()  # of this level and those before
+        np.testing.assert_allclose(height, -least / np.log(10), rtol=1e-12, atol=1e-300)
+
+
+def test_a_tree_regrouped_by_its_own_level_is_the_same_tree(bk):
+    tree = merged(bk, "blobs")[2]
+    for k in (1, 2, 5, tree.n_leaves):
+        again, kept = tree.regrouped(tree.leaf, tree.clusters(k))
+        np.testing.assert_array_equal(kept, np.arange(tree.n_leaves))
+        np.testing.assert_array_equal(again.children, tree.children)
+        np.testing.assert_array_equal(host(bk, again.leaf), host(bk, tree.leaf))
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_a_regrouped_tree_keeps_the_level_given_and_leaves_out_what_is_empty(bk, k):
+    tree = merged(bk, "blobs")[2]
+    K, rng = tree.n_leaves, np.random.default_rng(k)
+    cluster = rng.permutation(np.arange(K) % k)
+    empty = np.flatnonzero(np.bincount(cluster)[cluster] > 1)[:2]
+    leaf = host(bk, tree.leaf).copy()
+    for e in empty:
+        others = np.flatnonzero((cluster == cluster[e]) & ~np.isin(np.arange(K), empty))
+        leaf[leaf == e] = others[0]
+    again, kept = tree.regrouped(bk.asarray(leaf), cluster)
+    np.testing.assert_array_equal(kept, np.setdiff1d(np.arange(K), empty))
+    assert again.n_leaves == K - empty.size == len(again.children) + 1
+    np.testing.assert_array_equal(kept[host(bk, again.leaf)], leaf)
+    assert same_partition(host(bk, again.labels(k)), cluster[leaf])
+    for level in range(2, again.n_leaves + 1):
+        fine, coarse = host(bk, again.labels(level)), host(bk, again.labels(level - 1))
+        assert len(set(fine.tolist())) == level
+        assert len(set(zip(fine.tolist(), coarse.tolist(), strict=True))) == level
+    assert is_valid_linkage(again.to_linkage())
+
+
+def test_copies_are_given_the_leaf_of_their_row(bk):
+    tree = merged(bk, "blobs")[2]
+    group = np.random.default_rng(0).permutation(np.repeat(np.arange(400), 1 + np.arange(400) % 3))
+    spread = tree.spread(bk.asarray(group))
+    np.testing.assert_array_equal(spread.children, tree.children)
+    np.testing.assert_array_equal(spread.log_p, tree.log_p)
+    assert spread.sizes.sum() == group.size
+    np.testing.assert_array_equal(spread.sizes, np.bincount(host(bk, spread.leaf)))
+    for k in range(1, tree.n_leaves + 1):
+        labels = host(bk, spread.labels(k))
+        assert same_partition(labels, host(bk, tree.labels(k))[group])
+        assert (np.diff(np.bincount(labels)) <= 0).all()
+
+
+def test_the_tree_of_one_leaf_has_one_level(bk):
+    tree = Tree.of_one(bk.asarray(np.zeros(7), dtype=np.int32))
+    assert tree.n_leaves == 1
+    assert host(bk, tree.labels(1)).tolist() == [0] * 7
+    assert tree.to_linkage().shape == (0, 4)
+
+
+# -- waits ----------------------------------------------------------------------------------------
+
+
+def grid(n_side=7, each=30):
+    """Return rows around the points of a grid, each point's near those of the next."""
+    centers = 4.0 * np.stack(np.meshgrid(range(n_side), range(n_side)), axis=-1).reshape(-1, 2)
+    return np.repeat(centers, each, axis=0) + np.random.default_rng(0).normal(
+        size=(each * n_side**2, 2)
+    )
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("k", [3, 12, 40])
+@pytest.mark.parametrize("with_rows", [False, True])
+def test_the_test_of_a_clustering_waits_six_times_however_many_pairs_it_has(waits, k, with_rows):
+    bk, X = get_backend("cuda"), grid()
+    labels = bk.asarray(kmeans_labels(X, k), dtype=np.int32)
+    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X) if with_rows else None)
+    first = least_gap(graphs, labels, k)  # makes the graphs
+    with waits() as count:
+        again = least_gap(graphs, labels, k)
+    assert again == first
+    assert count.waits <= 6, str(count)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["moons", "blobs", "normal"])
+def test_ten_merges_wait_six_times(waits, name):
+    bk = get_backend("cuda")
+    X = {
+        "moons": make_moons(1500, noise=0.08, random_state=0)[0],
+        "blobs": make_blobs(1500, centers=8, random_state=0)[0],
+        "normal": np.random.default_rng(0).normal(size=(1500, 8)),
+    }[name]
+    fragment = bk.asarray(kmeans_labels(X, 40), dtype=np.int32)
+    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X))
+    tree = merge(graphs, fragment, 40)  # makes the graphs
+    with waits() as count:
+        again = merge(graphs, fragment, 40)
+    np.testing.assert_array_equal(again.children, tree.children)
+    assert count.waits <= 0.6 * len(tree.children), str(count)

@@ -1,0 +1,456 @@
+"""The search for clusters: path, limits, nested levels, polishing, sets whose answer is known."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.stats import norm
+from sklearn.datasets import make_blobs, make_moons
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import adjusted_rand_score
+
+from specialk_gpu import CalibrationWarning, LimitWarning, PowerWarning, SpecialK, knn_graph
+from specialk_gpu.selection.cuts import prepare
+from specialk_gpu.selection.fragments import RESOLUTIONS, finer, resolutions
+from specialk_gpu.selection.path import NO_POWER
+from specialk_gpu.selection.search import polished
+
+FOUR, FOUR_Y = make_blobs(
+    320, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0
+)
+
+
+def fit(X, **settings):
+    """Fit, on the backend of X."""
+    settings = {"random_state": 0, **settings}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return SpecialK(**settings).fit(X)
+
+
+def fit_on(bk, X, **settings):
+    return fit(bk.asarray(X), backend=bk.name, **settings)
+
+
+def on_host(X, **settings):
+    return fit(X, backend="numpy", **settings)
+
+
+def is_refined_by(coarse, fine):
+    """Say whether each cluster of one clustering is a union of clusters of the other."""
+    return len(set(zip(coarse.tolist(), fine.tolist(), strict=True))) == len(set(fine.tolist()))
+
+
+# -- the path -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("full_path", [False, True])
+def test_p_rises_with_k_and_no_k_between_accepted_ones_is_rejected(bk, full_path):
+    model = fit_on(bk, FOUR, full_path=full_path)
+    path = model.path_
+    assert path.criterion == "cut"
+    assert [step.k for step in path] == list(range(1, len(path) + 1))
+    last = model.tree_.n_leaves if full_path else min(10, model.tree_.n_leaves)
+    assert len(path) == last
+    log_p = np.array([step.log_p for step in path])
+    assert log_p[0] == -math.inf
+    assert (log_p[1:] >= log_p[:-1]).all()
+    assert (log_p[1:] <= 0).all()
+    np.testing.assert_array_equal([step.accepted for step in path], log_p <= math.log(0.01))
+    assert sum(step.accepted for step in path) == model.n_clusters_ == 4
+    for step in path:
+        assert step.log_p_level == model.tree_.log_p[step.k - 1]
+        assert step.log_p <= step.log_p_level
+        assert step.log_zz_top is None
+        assert step.inertia is None
+        np.testing.assert_array_equal(
+            bk.to_numpy(step.labels), bk.to_numpy(model.labels_at(step.k))
+        )
+
+
+def test_every_step_says_why():
+    model = on_host(FOUR)
+    for step in model.path_:
+        if step.k == 1:
+            assert step.reason == "start: one cluster, nothing to test"
+        elif not step.accepted:
+            a, b = step.pair
+            assert step.reason == f"rejected: no clear gap between clusters {a} and {b}"
+        elif step.log_p_level <= math.log(0.01):
+            assert step.reason == "accepted: a clear gap between every two clusters"
+        else:
+            assert step.reason == "accepted: a finer clustering has clear gaps"
+
+
+def test_p_below_a_thousandth_is_printed_as_that():
+    model = on_host(FOUR)
+    header, *lines = str(model.path_).splitlines()
+    assert header.split() == ["k", "p", "own", "p", "pair", "accepted", "reason", "(cut", "test)"]
+    assert len(lines) == len(model.path_)
+    for step, line in zip(model.path_, lines, strict=True):
+        if step.k == 1:
+            assert line.split()[:2] == ["1", "yes"]
+        elif step.log_p < math.log(0.001):
+            assert f"{step.k:>4}   < 0.001" in line
+        else:
+            assert line.split()[1] == f"{math.exp(step.log_p):.3f}"
+        assert line.endswith(step.reason)
+    assert sum("< 0.001" in line for line in lines) >= 3
+
+
+def test_the_path_becomes_a_frame():
+    model = on_host(FOUR)
+    frame = model.path_.to_frame()
+    names = ["k", "log_p", "log10_p", "pair", "accepted", "reason", "log_p_level"]
+    assert frame.columns.tolist() == names
+    np.testing.assert_allclose(frame["log10_p"], frame["log_p"] / np.log(10))
+    assert frame["accepted"].sum() == 4
+
+
+def test_stages_are_timed():
+    assert set(on_host(FOUR).timings_) == {
+        "graph", "eigenpairs", "fragments", "merging", "polishing"
+    }  # fmt: skip
+
+
+# -- limits ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("least", [1, 3, 4, 6, 11])
+def test_there_are_at_least_min_clusters(bk, least):
+    model = fit_on(bk, FOUR, min_clusters=least)
+    assert model.n_clusters_ == max(4, least)
+    assert len(np.unique(bk.to_numpy(model.labels_))) == model.n_clusters_
+    assert model.path_[0].k == least
+    assert model.path_[0].accepted
+    if least > 1:
+        assert model.path_[0].reason == "accepted: fixed by min_clusters"
+    assert not model.limit_reached_
+
+
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_max_clusters_ends_the_search_with_a_warning(bk, most):
+    model = SpecialK(max_clusters=most, backend=bk.name, random_state=0)
+    if most == 1:
+        model.fit(bk.asarray(FOUR))  # nothing is tested, and nothing said
+    else:
+        with pytest.warns(LimitWarning, match=f"ended at max_clusters={most}, and there are more"):
+            model.fit(bk.asarray(FOUR))
+        assert model.path_[-1].reason.endswith("; max_clusters reached")
+        assert sum(step.reason.endswith("reached") for step in model.path_) == 1
+    assert model.n_clusters_ == most
+    assert model.limit_reached_ == (most > 1)
+    assert [step.k for step in model.path_] == list(range(1, most + 1))
+    assert len(np.unique(bk.to_numpy(model.labels_))) == most
+
+
+@pytest.mark.parametrize("most", [4, 5, 1000])
+def test_max_clusters_that_is_not_in_the_way_is_not_spoken_of(most):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = SpecialK(max_clusters=most, backend="numpy", random_state=0).fit(FOUR)
+    assert model.n_clusters_ == 4
+    assert not model.limit_reached_
+    assert len(model.path_) == min(10, most, model.tree_.n_leaves)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 7, 30])
+def test_a_fixed_number_is_given_exactly_and_not_tested(bk, k):
+    model = fit_on(bk, FOUR, n_clusters=k)
+    counts = np.bincount(bk.to_numpy(model.labels_))
+    assert len(counts) == model.n_clusters_ == k
+    assert counts.min() > 0
+    assert (np.diff(counts) <= 0).all()
+    assert [step.k for step in model.path_] == [k]
+    assert model.path_[0].reason == "fixed by n_clusters: not tested"
+    if k == 4:
+        assert adjusted_rand_score(bk.to_numpy(model.labels_), FOUR_Y) == 1
+
+
+@pytest.mark.parametrize("settings", [{"n_clusters": 2}, {"max_clusters": 1}])
+def test_power_does_not_matter_where_nothing_is_tested(settings):
+    X = np.random.default_rng(0).normal(size=(15, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PowerWarning)
+        warnings.simplefilter("error", CalibrationWarning)
+        model = SpecialK(backend="numpy", random_state=0, **settings).fit(X)
+    assert model.n_clusters_ == max(settings.values())
+
+
+def test_no_power_is_told_apart_from_one_cluster():
+    X, _ = make_blobs(20, centers=[(0, 0), (100, 0)], random_state=0)
+    model = SpecialK(backend="numpy", random_state=0)
+    with pytest.warns(PowerWarning, match="20 rows are too few for a split to be accepted"):
+        model.fit(X)
+    assert model.n_clusters_ == 1
+    assert {step.reason for step in model.path_[1:]} == {NO_POWER}
+
+
+@pytest.mark.parametrize(("m", "n_neighbors"), [(200, 5), (40, 12)])
+def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
+    X = np.random.default_rng(0).normal(size=(m, 2))
+    model = SpecialK(backend="numpy", affinity="precomputed", random_state=0)
+    with pytest.warns(CalibrationWarning, match=f"this one has {m} rows with"):
+        model.fit(knn_graph(X, n_neighbors))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CalibrationWarning)
+        model.fit(knn_graph(FOUR))
+        model.set_params(affinity="nearest_neighbors", n_neighbors=5).fit(FOUR)
+
+
+# -- what a fit holds -----------------------------------------------------------------------------
+
+
+MOONS, MOONS_Y = make_moons(400, noise=0.08, random_state=1)
+
+
+@pytest.mark.parametrize(
+    ("X", "settings"),
+    [
+        (FOUR, {}),
+        (MOONS, {}),
+        (FOUR, {"n_clusters": 9}),
+        (FOUR, {"max_clusters": 2}),
+        (FOUR, {"min_clusters": 6}),
+        (np.repeat(FOUR[:120], 9, axis=0), {}),
+        (np.concatenate([FOUR, FOUR[:90]]), {}),
+    ],
+)
+def test_shares_sum_to_one_and_the_largest_names_the_cluster(bk, X, settings):
+    model = fit_on(bk, X, **settings)
+    shares, labels = bk.to_numpy(model.membership_), bk.to_numpy(model.labels_)
+    assert shares.shape == (len(X), model.n_clusters_)
+    assert shares.min() >= 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(shares.argmax(axis=1), labels)
+    counts = np.bincount(labels, minlength=model.n_clusters_)
+    assert counts.min() > 0
+    assert (np.diff(counts) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("X", "settings"), [(FOUR, {}), (MOONS, {}), (np.repeat(FOUR[:120], 9, axis=0), {})]
+)
+def test_levels_below_are_unions_and_levels_above_divisions(bk, X, settings):
+    model = fit_on(bk, X, **settings)
+    labels, tree = bk.to_numpy(model.labels_), model.tree_
+    np.testing.assert_array_equal(bk.to_numpy(model.labels_at(model.n_clusters_)), labels)
+    for k in range(1, tree.n_leaves + 1):
+        level = bk.to_numpy(model.labels_at(k))
+        assert len(np.unique(level)) == k
+        pair = (level, labels) if k <= model.n_clusters_ else (labels, level)
+        assert is_refined_by(*pair)
+    for k in (0, tree.n_leaves + 1):
+        with pytest.raises(ValueError, match=f"between 1 and {tree.n_leaves}, got {k}"):
+            model.labels_at(k)
+
+
+def test_by_the_paper_s_rule_there_is_no_tree_and_levels_are_those_of_the_path(bk):
+    model = fit_on(bk, FOUR, criterion="zz_top", n_components=40, n_init=2)
+    with pytest.raises(AttributeError, match='no tree_ for criterion="zz_top": k-means starts'):
+        _ = model.tree_
+    assert not hasattr(model, "tree_")
+    for step in model.path_:
+        assert bool((model.labels_at(step.k) == step.labels).all())
+    with pytest.raises(ValueError, match=r"on the path, \[1, 2.*, got 99"):
+        model.labels_at(99)
+    shares = bk.to_numpy(model.membership_)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
+
+
+def test_before_a_fit_there_is_no_tree():
+    with pytest.raises(NotFittedError):
+        _ = SpecialK().tree_
+    with pytest.raises(NotFittedError):
+        SpecialK().labels_at(2)
+
+
+def test_copies_of_a_row_are_in_one_cluster(bk):
+    model = fit_on(bk, np.repeat(FOUR, 15, axis=0))
+    labels = bk.to_numpy(model.labels_).reshape(-1, 15)
+    assert (labels == labels[:, :1]).all()
+    assert adjusted_rand_score(labels[:, 0], FOUR_Y) == 1
+
+
+# -- polishing ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [2, 7, 40, 200])
+def test_polishing_empties_no_cluster(bk, k):
+    graph = prepare(bk.sparse.csr_matrix(knn_graph(FOUR)))
+    rng = np.random.default_rng(k)
+    y = rng.permutation(np.concatenate([np.arange(k), rng.integers(k, size=len(FOUR) - k)]))
+    labels, shares = polished(graph, bk.asarray(y, dtype=np.int32), k)
+    labels, shares = bk.to_numpy(labels), bk.to_numpy(shares)
+    assert np.bincount(labels, minlength=k).min() > 0
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_array_equal(shares.argmax(axis=1), labels)
+
+
+def test_polishing_gives_rows_to_the_cluster_around_them(bk):
+    graph = prepare(bk.sparse.csr_matrix(knn_graph(FOUR)))
+    y = FOUR_Y.copy()
+    y[::17] = (y[::17] + 1) % 4
+    labels, _ = polished(graph, bk.asarray(y, dtype=np.int32), 4)
+    np.testing.assert_array_equal(bk.to_numpy(labels), FOUR_Y)
+
+
+def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
+    W = sparse.block_diag([np.ones((30, 30)), np.zeros((2, 2))], format="csr")
+    y = np.repeat([0, 1], [30, 2])
+    labels, shares = polished(prepare(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2)
+    np.testing.assert_array_equal(bk.to_numpy(labels), y)
+    np.testing.assert_allclose(bk.to_numpy(shares), np.eye(2)[y], rtol=1e-12)
+
+
+# -- resolutions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("m", [3, 30, 100, 500, 10_000])
+@pytest.mark.parametrize("least", [1, 2, 25, 300])
+def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least):
+    found = resolutions(m, least)
+    assert len(set(found)) == len(found)
+    for one in found:
+        assert least <= one.n_fragments <= min(m, max(2, m // 12, least))
+    if m >= 10_000:
+        assert max(one.n_fragments for one in found) >= 2 * least
+        assert set(found) <= {*RESOLUTIONS, *found[-3:]}
+    if m >= least:
+        assert found or least == 1
+
+
+def test_where_many_clusters_are_found_the_graph_is_cut_finer():
+    done = list(RESOLUTIONS)
+    while more := finer(done, 100_000, 500):
+        assert len(more) == 1
+        assert more[0].n_fragments == 2 * max(one.n_fragments for one in done)
+        done = more
+    assert done[0].n_fragments >= 2 * 500
+    assert finer(list(RESOLUTIONS), 100_000, 8) == []
+    assert finer(list(RESOLUTIONS), 12 * 60, 60) == []
+
+
+# -- sets whose answer is known -------------------------------------------------------------------
+
+
+def test_more_than_fifty_clusters_are_found():
+    rng = np.random.default_rng(0)
+    centers = 12 * np.stack(np.meshgrid(range(11), range(5)), axis=-1).reshape(-1, 2)
+    y = np.repeat(np.arange(55), 40)
+    model = on_host(centers[y] + rng.normal(size=(y.size, 2)))
+    assert model.n_clusters_ == 55
+    assert adjusted_rand_score(model.labels_, y) == 1
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_small_clusters_beside_a_large_one_are_found(seed):
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(9), [1500, *[25] * 8])
+    angle = 2 * np.pi * np.arange(8) / 8
+    centers = np.concatenate([[[0, 0]], 14 * np.c_[np.cos(angle), np.sin(angle)]])
+    model = on_host(centers[y] + rng.normal(size=(y.size, 2)) * np.where(y > 0, 0.8, 1)[:, None])
+    assert model.n_clusters_ == 9
+    assert adjusted_rand_score(model.labels_, y) > 0.99
+
+
+def test_clusters_smaller_than_a_wide_neighbourhood_are_found():
+    rng = np.random.default_rng(0)
+    centers = 12 * np.stack(np.meshgrid(range(3), range(3)), axis=-1).reshape(-1, 2)
+    model = on_host(np.repeat(centers, 24, axis=0) + rng.standard_normal((216, 2)))
+    assert model.n_clusters_ == 9
+
+
+@pytest.mark.parametrize("apart", [4, 5, 6])
+def test_two_clusters_that_are_mirror_images_are_two(apart):
+    """The second eigenvector has the same magnitudes in both."""
+    half = np.random.default_rng(apart).normal(size=(400, 20))
+    half[:, 0] += apart / 2
+    model = on_host(np.concatenate([half, -half]))
+    assert model.n_clusters_ == 2
+    same = (model.labels_ == np.repeat([0, 1], 400)).mean()
+    assert max(same, 1 - same) > norm.cdf(apart / 2) - 0.02  # of the best rule there is
+
+
+def test_a_set_beside_its_negative_is_two_of_each():
+    X = np.abs(FOUR + 12)
+    model = on_host(np.concatenate([X, -X]))
+    assert model.n_clusters_ == 8
+    assert adjusted_rand_score(model.labels_, np.concatenate([FOUR_Y, FOUR_Y + 4])) == 1
+
+
+def planted(k, size, within, across, seed):
+    rng, block = np.random.default_rng(seed), np.repeat(np.arange(k), size)
+    W = np.triu(rng.random((k * size,) * 2) < np.where(block[:, None] == block, within, across), 1)
+    return sparse.csr_matrix((W + W.T).astype(float)), block
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(("k", "within", "across"), [(3, 0.5, 0.05), (5, 0.3, 0.01)])
+def test_planted_parts_of_a_graph_are_found(k, within, across, seed):
+    W, block = planted(k, 100, within, across, seed)
+    model = on_host(W, affinity="precomputed")
+    assert model.n_clusters_ == k
+    assert adjusted_rand_score(model.labels_, block) > 0.98
+
+
+def test_a_barbell_is_two(bk):
+    side = np.repeat([0, 1], 40)
+    W = np.kron(np.eye(2), np.ones((40, 40))) - np.eye(80)
+    W[39, 40] = W[40, 39] = 1
+    model = fit_on(bk, W, affinity="precomputed", n_clusters=2)
+    assert adjusted_rand_score(bk.to_numpy(model.labels_), side) == 1
+    noise = np.random.default_rng(0).uniform(0.95, 1, size=(80, 80))  # an order of the rows
+    model = fit_on(bk, W * (noise + noise.T) / 2, affinity="precomputed")
+    assert model.n_clusters_ == 2
+    assert adjusted_rand_score(bk.to_numpy(model.labels_), side) == 1
+
+
+@pytest.mark.parametrize("X", [FOUR, MOONS], ids=["blobs", "moons"])
+def test_k_turns_neither_on_the_seed_nor_on_the_order_of_rows(X):
+    expected = on_host(X)
+    for seed in range(5):
+        order = np.random.default_rng(seed).permutation(len(X))
+        for model in (on_host(X, random_state=seed), on_host(X[order], random_state=seed)):
+            assert model.n_clusters_ == expected.n_clusters_
+        assert adjusted_rand_score(model.labels_, expected.labels_[order]) > 0.95
+
+
+def test_k_does_not_turn_on_the_number_of_eigenvectors():
+    X, y = make_moons(1500, noise=0.1, random_state=0)
+    for n in ("auto", 60, 200):
+        model = on_host(X, n_components=n)
+        assert model.n_clusters_ == 2
+        assert adjusted_rand_score(model.labels_, y) > 0.9
+
+
+def test_both_backends_find_the_same(bk):
+    for X in (FOUR, MOONS):
+        model, expected = fit_on(bk, X), on_host(X)
+        assert model.n_clusters_ == expected.n_clusters_
+        np.testing.assert_array_equal(bk.to_numpy(model.labels_), expected.labels_)
+        np.testing.assert_array_equal(model.tree_.children, expected.tree_.children)
+        np.testing.assert_allclose(model.tree_.log_p, expected.tree_.log_p, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_structureless_sets_are_seldom_split():
+    """A binomial test: 60 sets at a level of 5 % have more than 9 false splits once in 700."""
+    split = 0
+    for seed in range(20):
+        rng = np.random.default_rng([7, seed])
+        for X in (rng.random((200, 2)), rng.normal(size=(200, 4)), rng.random((200, 1))):
+            split += on_host(X, alpha=0.05).n_clusters_ > 1
+    assert split <= 9
+
+
+@pytest.mark.slow
+def test_bootstrap_samples_are_seldom_split():
+    split = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1000, 2))[rng.integers(1000, size=1000)]
+        split += on_host(X, alpha=0.05).n_clusters_ > 1
+    assert split <= 4  # at 5 %, more than that once in 400
