@@ -17,8 +17,7 @@ else:
     X, digits = load_digits(return_X_y=True)
     shape = (8, 8)
 
-# full_path goes on after the decision, so that the path shows what lies beyond.
-model = SpecialK(full_path=True, max_clusters=11, backend="auto", random_state=0).fit(X)
+model = SpecialK(backend="auto", random_state=0).fit(X)
 print(model.path_)
 print(f"{model.n_clusters_} clusters in {sum(model.timings_.values()):.1f} s")
 

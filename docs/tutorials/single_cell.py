@@ -22,9 +22,10 @@ adata.obsp["connectivities"] = graph.maximum(graph.T)
 
 model = cluster(adata, random_state=0)
 print(adata.obs["specialk"].value_counts())
-print(adata.uns["specialk"]["path"][["k", "log10_p_calibrated", "accepted"]])
+print(adata.uns["specialk"]["path"][["k", "log10_p", "accepted"]])
 
-# Leiden's resolution has no counterpart: k is found. But a cluster can be looked into by itself:
+# Leiden's resolution has no counterpart: k is found, and labels_at has coarser and finer levels.
+# A cluster can be looked into by itself, too:
 largest = adata[adata.obs["specialk"] == "0"].copy()
 inside = cluster(largest, key_added="inside", random_state=0)
 print("inside the largest:", inside.n_clusters_)
