@@ -31,7 +31,7 @@ from specialk_gpu.duplicates import duplicate_groups
 from specialk_gpu.graph import affinity_matrix, knn_graph, normalised, symmetric_graph
 from specialk_gpu.neighbors import nearest_neighbors
 from specialk_gpu.selection.cuts import CutGraph, Cuts, connected_parts, heaviest_cut, prepare
-from specialk_gpu.selection.null_distribution import isolation_log_p, log_p_of
+from specialk_gpu.selection.null_distribution import SHORTEST, isolation_log_p, log_p_of
 
 __all__ = ["CutGraphs", "Gap", "Parts", "cut_test", "has_shortcuts"]
 
@@ -236,7 +236,7 @@ class Alone(NamedTuple):
 
     def log_p(self, n_rows: int, more: float) -> float:
         """Compare it with a cluster: `n_rows` are those of both, `more` is the log of k - 1."""
-        log_p = float(log_p_of(0.0, self.within, n_rows / max(self.within, 1e-300), self.law))
+        log_p = float(log_p_of(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law))
         return min(0.0, log_p + more, self.isolation)
 
 
@@ -346,7 +346,7 @@ class Parts:
             second = np.stack(self.wide.borders(may_be, found[:, n:]), axis=1)
             self._ahead |= dict(zip(map(tuple, may_be.tolist()), second, strict=True))
         between, within = self.cuts.borders(pairs, found[:, :n])
-        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, 1e-300)
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         log_p = log_p_of(between, within, length, "graph")
         doubtful = np.zeros(n, dtype=bool)
         if self._graphs.has_rows:
@@ -363,7 +363,7 @@ class Parts:
             between, within = np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T
         else:
             between, within = self.wide.measure(pairs)
-        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, 1e-300)
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         wider = np.where(has_shortcuts(near, within), SHORTCUTS, 1.0)
         log_p = log_p_of(between, within, length, "rows", wider)
         doubtful = np.zeros(len(pairs), dtype=bool)

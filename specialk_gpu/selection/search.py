@@ -168,7 +168,8 @@ def _trees(
         vectors = graphs.distinct(pairs.vectors)
         for one in wanted:
             fragment, k = fragments(pairs.values, vectors, one, seed)
-            fragment, _ = polished(graphs.near, fragment, k, rounds=1)  # to where it is thin
+            # borders of fragments move to where the graph is thin
+            fragment, _ = polished(graphs.near, fragment, k, rounds=1)
             clock.stop("fragments", f"{k}")
             trees.append(merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part()))
             passed = int(np.flatnonzero(trees[-1].log_p <= wish.log_alpha).max()) + 1
@@ -207,16 +208,15 @@ def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tu
     Returns
     -------
     labels : int32 array of shape (m,)
-        No cluster loses all its rows.
+        A round that would leave a cluster without rows is not made, and is the last.
     shares : float64 array of shape (m, k)
         Of the walks; a row from which none leads anywhere is in its own cluster.
     """
     bk = backend_of(labels)
-    xp, names = bk.xp, bk.xp.arange(k, dtype=np.int32)
-    shares = (labels[:, None] == names).astype(np.float64)
+    xp = bk.xp
+    shares = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
     for _ in range(rounds):
-        found = walk(graph, labels, k)
-        found = xp.where(found.any(axis=1)[:, None], found, labels[:, None] == names)
+        found = _walk_or_stay(graph, labels, k)
         new = found.argmax(axis=1).astype(np.int32)
         if int(xp.bincount(new, minlength=k).min()) == 0:
             break
@@ -226,11 +226,16 @@ def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tu
 
 def membership(W: Any, labels: Any, k: int) -> Any:
     """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    bk = backend_of(labels)
-    shares = walk(prepare(W), labels, k)
-    own = labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)
-    shares = bk.xp.where(shares.any(axis=1)[:, None], shares, own)
+    shares = _walk_or_stay(prepare(W), labels, k)
     return shares / shares.sum(axis=1, keepdims=True)
+
+
+def _walk_or_stay(graph: CutGraph, labels: Any, k: int) -> Any:
+    """Return what `walk` does; a row from which no walk leads is in its own cluster."""
+    xp = backend_of(labels).xp
+    found = walk(graph, labels, k)
+    own = labels[:, None] == xp.arange(k, dtype=labels.dtype)
+    return xp.where(found.any(axis=1)[:, None], found, own)
 
 
 def _polish(
