@@ -87,13 +87,32 @@ def random_block(bk: ModuleType, m: int, width: int, seed: int, dtype: Any) -> A
     return out
 
 
+class Known(NamedTuple):
+    """Pairs of a matrix that are known: all of those of largest magnitude.
+
+    Attributes
+    ----------
+    values : array of shape (n,), on the host
+        By falling magnitude.
+    vectors : array of shape (m, n)
+        Orthonormal.
+    residual : float
+        The largest of theirs, relative to the largest magnitude.
+    """
+
+    values: np.ndarray
+    vectors: Any
+    residual: float
+
+
 def chebyshev(
-    bk: ModuleType, A: Any, n: int, tol: float, max_iter: int, rng: Any
+    bk: ModuleType, A: Any, n: int, tol: float, max_iter: int, rng: Any, known: Known | None = None
 ) -> tuple[Any, Any, str]:
     """Return the n pairs of largest magnitude and "" or what went wrong.
 
     Each round filters the vectors not yet converged, orthonormalises, and projects; of the Ritz
-    vectors, by falling magnitude, the longest prefix within the tolerance is locked.
+    vectors, by falling magnitude, the longest prefix within the tolerance is locked. Those that are
+    `known`, fewer than n, are locked from the start.
     """
     xp, m = bk.xp, A.shape[0]
     dtype = np.dtype(A.dtype)
@@ -102,11 +121,17 @@ def chebyshev(
     _refuse_block(bk, m, n, n_block, dtype)
     single = bk.as_float32(A)
     low, scale, cut = _spectrum(bk, single, n_block, rng)
-    locked = xp.empty((m, 0), dtype=dtype)
-    V, residuals = random_block(bk, m, n_block, rng.randint(2**32), dtype), None
+    locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
+    n_locked = locked.shape[1]
+    V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
+    V -= locked @ (locked.T @ V)
     theta = np.full(n_block, cut)
-    theta[0] = scale
+    theta[n_locked] = scale
     worst, loosest, stuck = 1.0, np.finfo(dtype).eps, False  # residuals: to come, and locked
+    if known is not None:
+        theta[:n_locked], loosest = known.values, max(loosest, known.residual)
+        theta[n_locked] = abs(theta[n_locked - 1])  # no more than that
+        cut = min(cut, 0.999 * float(theta[n_locked]))
     for i in range(max_iter):
         n_locked = locked.shape[1]
         # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
@@ -276,7 +301,7 @@ def _filter(
         now /= xp.where(norm > 0, norm, 1)
         V[:, columns] = now
 
-    bk.map_chunks(run, _panels(bk, V.shape[1]))
+    bk.map_chunks(run, bk.panels(V.shape[1]))
 
 
 def _filled_up(bk: ModuleType, v: Any, dtype: Any) -> Any:
@@ -302,12 +327,6 @@ def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarr
     weights = 2 * values[:-1] / half
     weights[0] /= 2
     return weights, values[-1]
-
-
-def _panels(bk: ModuleType, width: int) -> list[slice]:
-    """Split the columns of a block into panels."""
-    step = bk.panel_width
-    return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
 def _orthonormalise(
@@ -453,7 +472,7 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
             shifted = slice(first + part.start, first + part.stop)
             image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
 
-        bk.map_chunks(apply, _panels(bk, image.shape[1]))
+        bk.map_chunks(apply, bk.panels(image.shape[1]))
         H[: columns.stop, columns] = V[:, : columns.stop].T @ image
     del image
     H = xp.triu(H) + xp.triu(H, 1).T
@@ -477,7 +496,7 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
         r = r.astype(np.float64, copy=False)
         norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
-    bk.map_chunks(measure, _panels(bk, width))
+    bk.map_chunks(measure, bk.panels(width))
     values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # a wait
     return values, norms, residuals
 

@@ -17,7 +17,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.chebyshev import chebyshev, find_missed, product
+from specialk_gpu.chebyshev import Known, chebyshev, find_missed, product
 
 __all__ = ["Eigenpairs", "eigenpairs"]
 
@@ -97,6 +97,7 @@ def eigenpairs(
     tol: float = 1e-8,
     max_iter: int | None = None,
     random_state: Any = None,
+    known: Eigenpairs | None = None,
 ) -> Eigenpairs:
     r"""Compute the `n` eigenpairs of largest magnitude of a **symmetric** matrix.
 
@@ -121,6 +122,9 @@ def eigenpairs(
         the library's own limit for "lanczos".
     random_state : int, RandomState or None
         Draws the start vectors, on the host.
+    known : Eigenpairs, optional
+        What this function has returned for the same W and fewer pairs: "chebyshev" goes on from
+        them.
 
     Returns
     -------
@@ -147,9 +151,11 @@ def eigenpairs(
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     settings = _Settings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)
-    parts, values = _solve_components(bk, W, n, count, component, settings)
-    values, vectors = _merge(bk, W.shape[0], n, parts, values)
-    residuals, orthogonality = _verify(bk, W, values, vectors)
+    known = _known(bk, known, n, component, exponent)
+    with bk.narrow_block(n):
+        parts, values = _solve_components(bk, W, n, count, component, settings, known)
+        values, vectors = _merge(bk, W.shape[0], n, parts, values)
+        residuals, orthogonality = _verify(bk, W, values, vectors)
     message = " ".join(part.failure for part in parts if part.failure)
     complete = not message
     loose = int((residuals > tol).sum())
@@ -182,6 +188,41 @@ def eigenpairs(
         largest.solver,
         count,
     )
+
+
+def approximate_vectors(A: Any, n: int, tol: float) -> Any:
+    """Return eigenvectors (m, n) of the n largest magnitudes of a symmetric csr_matrix, unverified.
+
+    Of a connected one, to the tolerance `tol`; if copies of an eigenvalue are missed, so be it.
+    """
+    bk, m = backend_of(A), A.shape[0]
+    rng = np.random.RandomState(0)
+    if not _takes_dense(m, n, "auto") and bk.is_lanczos_faster(A, n):
+        v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
+        values, vectors, failure = bk.lanczos(A, n, v0, tol, None)
+        if not failure:
+            return vectors[:, bk.xp.argsort(-bk.xp.abs(values))]
+    return eigenpairs(A, n, tol=tol, random_state=rng).vectors
+
+
+def _known(
+    bk: ModuleType, pairs: Eigenpairs | None, n: int, component: Any, exponent: int
+) -> dict[int, Known]:
+    """Return what is known of each component, whose eigenvectors are zero elsewhere."""
+    if pairs is None or not pairs.converged or pairs.values.size >= n:
+        return {}
+    xp, vectors = bk.xp, pairs.vectors
+    own = component[xp.abs(vectors).argmax(axis=0)].astype(np.float64)
+    content = xp.stack([own, pairs.values.astype(np.float64), pairs.residuals])
+    own, values, residuals = bk.to_numpy(content)  # a wait
+    values = _times_power(values, -exponent)
+    known = {}
+    for c in np.unique(own).astype(int).tolist():
+        columns = np.flatnonzero(own == c)
+        residual = float(residuals[columns].max() * np.abs(values).max())
+        scale = float(np.abs(values[columns]).max()) or 1.0
+        known[c] = Known(values[columns], vectors[:, bk.asarray(columns)], residual / scale)
+    return known
 
 
 def _within_range(bk: ModuleType, W: Any) -> tuple[Any, int]:
@@ -266,6 +307,7 @@ def _solve_components(
     count: int,
     component: Any,
     settings: _Settings,
+    known: dict[int, Known],
 ) -> tuple[list[_Part], list[np.ndarray]]:
     """Solve every component for as many pairs as can be among the n largest of all.
 
@@ -273,7 +315,8 @@ def _solve_components(
     """
     m = W.shape[0]
     if count == 1:
-        parts = [_solve(bk, np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, settings)]
+        own = np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, settings, known.get(0)
+        parts = [_solve(bk, *own)]
         return parts, _values_on_host(bk, parts)
     blocks = _sorted_by_size(bk, W, count, component)
     parts = _solve_small(bk, blocks)
@@ -281,9 +324,10 @@ def _solve_components(
     large = large[np.argsort(blocks.component[large])].tolist()
     # ask each for its share of n, and for more while all that came is among the n largest
     sizes = blocks.size[large].tolist()
-    asked = [min(size, n, math.ceil(1.3 * n * size / m) + 16) for size in sizes]
+    spare = min(16, max(2, n // count))
+    asked = [min(size, n, math.ceil(1.3 * n * size / m) + spare) for size in sizes]
     solved = [
-        _solve_block(bk, blocks, i, wanted, settings)
+        _solve_block(bk, blocks, i, wanted, settings, known)
         for i, wanted in zip(large, asked, strict=True)
     ]
     while True:
@@ -296,7 +340,7 @@ def _solve_components(
             limit = min(sizes[j], n)
             if asked[j] < limit and float(found.min()) >= cut * (1 - 1e-9):
                 asked[j] = min(limit, 2 * asked[j])
-                solved[j] = _solve_block(bk, blocks, large[j], asked[j], settings)
+                solved[j] = _solve_block(bk, blocks, large[j], asked[j], settings, known)
                 short = True
         if not short:
             return parts + solved, values
@@ -384,6 +428,7 @@ def _solve_block(
     i: int,
     n: int,
     settings: _Settings,
+    known: dict[int, Known],
 ) -> _Part:
     """Solve one large component."""
     component, size = blocks.component[i : i + 1], int(blocks.size[i])
@@ -394,7 +439,9 @@ def _solve_block(
     entries = slice(int(blocks.entry_begin[i]), int(blocks.entry_begin[i + 1]))
     row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
     A = _csr(bk, blocks.data[entries], row, column, size)
-    return _solve(bk, component, blocks.order[begin:end], A, n, settings)
+    rows, own = blocks.order[begin:end], known.get(int(component[0]))
+    own = None if own is None else own._replace(vectors=own.vectors[rows])
+    return _solve(bk, component, rows, A, n, settings, own)
 
 
 def _solve(
@@ -404,6 +451,7 @@ def _solve(
     A: Any,
     n: int,
     settings: _Settings,
+    known: Known | None,
 ) -> _Part:
     """Solve one component with the solver asked for, or chosen by size."""
     m, (solver, tol, max_iter, rng) = A.shape[0], settings
@@ -418,7 +466,11 @@ def _solve(
     order = bk.locality_order(A)
     if order is not None:
         A, rows = _csr(bk, *_entries(bk, A, order), m), rows[order]
-    values, vectors, failure = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng)
+    if known is not None:
+        known = known._replace(vectors=known.vectors if order is None else known.vectors[order])
+        known = known if known.values.size < n else None
+    found = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng, known)
+    values, vectors, failure = found
     return _Part(component, rows[None], values[None], vectors[None], "chebyshev", failure)
 
 

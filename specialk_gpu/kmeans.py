@@ -37,7 +37,7 @@ MANY = 4  # times as many rows, from which on that pays
 SAMPLE_CLUSTERS = 64  # at most
 SAMPLE_PATIENCE = 7
 FAR = 2  # times fewer starts from all rows, beside those from a sample
-CANDIDATES = 12  # of a sample, to go on from with all rows
+MORE = 2  # candidates of a sample than starts, to go on from with all rows
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 TINY = 1e-100  # squares of smaller differences lose digits, or vanish
 
@@ -131,9 +131,9 @@ def kmeans(
     restarts.
 
     Of more than 32,768 rows, and for k up to 64, a sample of 8,192 is searched in this way until
-    seven rounds have failed; the best twelve clusterings that it leaves, and `n_init` / 2 starts
-    from all rows, are where iterations with all rows begin, and then swaps, until a round has
-    failed. n_init=1 does without groups, swaps and sample.
+    seven rounds have failed; the best `n_init` + 2 clusterings that it leaves, and `n_init` / 2
+    starts from all rows, are where iterations with all rows begin, and then swaps, until a round
+    has failed. n_init=1 does without groups, swaps and sample.
 
     Parameters
     ----------
@@ -318,7 +318,7 @@ def _candidates(
     _improved(sample, best, inertias, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
     chosen, n_runs = [], []
     for runs in left:
-        places = distinct(np.array([run.inertia for run in runs]), CANDIDATES)
+        places = distinct(np.array([run.inertia for run in runs]), n_init + MORE)
         chosen += [runs[place] for place in places]
         n_runs.append(len(places))
     batches = list({id(run.centers): run.centers for run in chosen}.values())

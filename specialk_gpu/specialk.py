@@ -397,9 +397,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
             n = n if self.n_components == "auto" else int(self.n_components)
             n = max(1, min(n, m - 1))
             if n not in known:
-                known.clear()
+                fewer = known.popitem()[1] if known else None
                 with _memory_explained(bk, "eigenpairs"):
-                    known[n] = self._eigenpairs(W, n, seeds[0])
+                    known[n] = self._eigenpairs(W, n, seeds[0], fewer)
                     clock.stop("eigenpairs", f"{n} by {known[n].solver}")
             return known[n]
 
@@ -745,9 +745,12 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 stacklevel=6,
             )
 
-    def _eigenpairs(self, W: Any, n: int, random_state: Any) -> Eigenpairs:
+    def _eigenpairs(
+        self, W: Any, n: int, random_state: Any, known: Eigenpairs | None = None
+    ) -> Eigenpairs:
         """Compute n eigenpairs, and say if they could not be verified."""
-        pairs = eigenpairs(W, n, solver=self.eigen_solver, tol=self.tol, random_state=random_state)
+        settings = {"solver": self.eigen_solver, "tol": self.tol}
+        pairs = eigenpairs(W, n, random_state=random_state, known=known, **settings)
         if not pairs.converged:
             if not pairs.complete or float(pairs.residuals.max()) > 1e3 * self.tol:
                 msg = f"the eigenpairs could not be verified. {pairs.message}"

@@ -58,6 +58,7 @@ __all__ = [
     "locality_order",
     "map_chunks",
     "name",
+    "narrow_block",
     "nearest_by_pairs",
     "nearest_by_tree",
     "nearest_center",
@@ -66,6 +67,7 @@ __all__ = [
     "pair_sq_distances",
     "panel_multiple",
     "panel_width",
+    "panels",
     "product_dtypes",
     "product_error",
     "products",
@@ -92,8 +94,10 @@ name = "numpy"
 xp = np
 
 THREAD_ROWS = 2**12  # from which products are worth threads of BLAS
+THREAD_COLUMNS = 2**8  # of a block of vectors, from which they are
 SHARED_ENTRIES = 2**20  # from which a product of a sparse matrix with a vector is worth threads
 panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
+LEAST_COLUMNS = 8  # of a panel that is worth a thread
 panel_multiple = 1  # of columns, to which a panel is filled up with zeros
 tile_bytes = 2**27  # scores of a block of rows, where memory allows
 center_order = "C"  # of the rows that `nearest_center` reads fastest
@@ -118,6 +122,25 @@ def device_of(x: Any) -> AbstractContextManager:
     """
     few = getattr(x, "shape", None) and x.shape[0] < THREAD_ROWS
     return one_blas_thread if few else nullcontext()
+
+
+def narrow_block(width: int) -> AbstractContextManager:
+    """Return a context for work on a block of so many vectors.
+
+    On the host: in which products take one thread, if the block is narrow. Threads of BLAS would
+    gain little, and keep the cores that `map_chunks` could use.
+    """
+    return one_blas_thread if width < THREAD_COLUMNS else nullcontext()
+
+
+def panels(width: int) -> list[slice]:
+    """Split the columns of a block into panels of equal width, some for each core."""
+    n = n_threads()
+    n_panels = -(-width // panel_width)
+    if width >= n * LEAST_COLUMNS:
+        n_panels = -(-n_panels // n) * n
+    step = -(-width // n_panels)
+    return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
 def all_true(x: np.ndarray) -> bool:

@@ -40,6 +40,7 @@ __all__ = [
     "locality_order",
     "map_chunks",
     "name",
+    "narrow_block",
     "nearest_by_pairs",
     "nearest_by_tree",
     "nearest_center",
@@ -48,6 +49,7 @@ __all__ = [
     "pair_sq_distances",
     "panel_multiple",
     "panel_width",
+    "panels",
     "probe",
     "product_dtypes",
     "product_error",
@@ -198,6 +200,16 @@ def device_of(x: Any) -> AbstractContextManager:
         return x.device
     kind, index = getattr(x, "__dlpack_device__", lambda: (1, 0))()
     return cp.cuda.Device(index) if int(kind) in (2, 13) else nullcontext()  # not the host's
+
+
+def narrow_block(width: int) -> AbstractContextManager:  # noqa: ARG001
+    """See `cpu.narrow_block`; on the device nothing changes."""
+    return nullcontext()
+
+
+def panels(width: int) -> list[slice]:
+    """See `cpu.panels`; here a panel is as wide as memory allows."""
+    return [slice(j, min(j + panel_width, width)) for j in range(0, width, panel_width)]
 
 
 def all_true(x: cp.ndarray) -> bool:

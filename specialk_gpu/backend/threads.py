@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from threading import Lock, local
 from typing import Any
 
 from threadpoolctl import LibController, ThreadpoolController
 
-from specialk_gpu.progress import told
+from specialk_gpu.progress import tell
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
@@ -80,15 +80,54 @@ def _pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 -
     return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
 
 
+class _Chunks:
+    """Chunks that several threads take one by one."""
+
+    def __init__(self, function: Callable[[Any], Any], chunks: list[Any]) -> None:
+        self.function, self.chunks = function, chunks
+        self.results: list[Any] = [None] * len(chunks)
+        self.lock, self.begun, self.done = Lock(), 0, 0
+
+    def work(self, stage: str = "") -> None:
+        """Work until none are left, or one has failed; tell how many are done, if named."""
+        while True:
+            with self.lock:
+                i, self.begun = self.begun, self.begun + 1
+            if i >= len(self.chunks):
+                return
+            try:
+                self.results[i] = self.function(self.chunks[i])
+            except BaseException:
+                self.begun = len(self.chunks)  # nobody takes another
+                raise
+            with self.lock:
+                self.done += 1
+            if stage:
+                tell(stage, self.done, len(self.chunks))
+
+
 def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str = "") -> list[Any]:
     """Apply `function` to every chunk, on all cores; the order of the results is kept.
 
-    Progress is told under `stage`, if named.
+    The thread that calls works as well: it would take longer to wait for others than to do a short
+    chunk. Progress is told under `stage`, if named.
     """
-    chunks = list(chunks)
-    n_workers = 1 if _worker.busy or len(chunks) < 2 else n_threads()
-    if n_workers == 1:
-        return list(told(map(function, chunks), len(chunks), stage))
+    work = _Chunks(function, list(chunks))
+    n_workers = 1 if _worker.busy else min(n_threads(), len(work.chunks))
+    if n_workers < 2:
+        work.work(stage)
+        return work.results
     with one_blas_thread:
-        results = _pool(n_workers, os.getpid()).map(function, chunks)
-        return list(told(results, len(chunks), stage))
+        pool = _pool(n_threads(), os.getpid())
+        others = [pool.submit(work.work) for _ in range(n_workers - 1)]
+        _worker.busy = True
+        try:
+            work.work(stage)
+        finally:
+            _worker.busy = False
+            wait(others)
+        for other in others:
+            other.result()
+    if stage:
+        tell(stage, len(work.chunks), len(work.chunks))
+    return work.results

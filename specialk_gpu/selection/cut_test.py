@@ -200,6 +200,7 @@ class CutGraphs:
 
     def width(self, rows: Any, *, wide: bool) -> float:
         """Return the weight of the heaviest cut of rows (s,) that no edge joins to others."""
+        rows = backend_of(rows).xp.sort(rows)
         key = backend_of(rows).to_numpy(rows).tobytes(), wide
         if key not in self._widths:
             S = (self.wide if wide else self.near).S
@@ -224,9 +225,9 @@ class Alone(NamedTuple):
     Attributes
     ----------
     isolation : float
-        Log p of the gap around it.
+        Log p of the gap around it; 0 where its own cut is clear enough.
     within : float
-        Weight of its own heaviest cut; 0 where its isolation decides.
+        Weight of its own heaviest cut.
     law : {"rows", "graph"}
     """
 
@@ -380,14 +381,14 @@ class Parts:
         """
         graphs, core = self._graphs, self._core[node]
         rows = self.cuts.rows(node)
-        isolation = graphs.log_p_of_isolation(rows)
-        if isolation <= CLEAR:
-            return Alone(isolation, 0.0, "rows")
         within = graphs.width(rows, wide=False)
-        if not graphs.has_rows or within >= THIN:
-            return Alone(isolation, within, "rows" if graphs.has_rows else "graph")
-        found = Alone(isolation, within, "graph")
-        if core <= WIDE or not graphs.has_second or found.log_p(self.part.size, 0.0) <= CLEAR:
+        thick = graphs.has_rows and within >= THIN
+        found = Alone(0.0, within, "rows" if thick else "graph")
+        if found.log_p(self.part.size, math.log(self.n_parts)) <= CLEAR:
+            return found  # and the neighbours of all rows need not be known
+        isolation = graphs.log_p_of_isolation(rows)
+        found = found._replace(isolation=isolation)
+        if thick or core <= WIDE or not graphs.has_second or isolation <= CLEAR:
             return found
         if self.wide.touching(node, others).size:
             self._in_wide[node], self._isolation[node] = True, isolation

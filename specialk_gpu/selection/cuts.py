@@ -9,7 +9,7 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.threads import map_chunks
-from specialk_gpu.eigen import eigenpairs
+from specialk_gpu.eigen import approximate_vectors
 from specialk_gpu.graph import normalised, rows_of_entries
 
 __all__ = ["CutGraph", "Cuts", "connected_parts", "heaviest_cut", "prepare", "walk"]
@@ -30,6 +30,9 @@ class CutGraph(NamedTuple):
         Similarities divided by the roots of the degrees, in multiples of 2^-31.
     steps : csr_matrix of shape (m, m)
         S, its rows scaled to sums of one half: what a step of a lazy walk does that does not stay.
+        On the host its rows and columns are in an order that keeps neighbours together.
+    order, place : int arrays of shape (m,), or None
+        The row of S at each place of `steps`, and the place of each row; None where they are equal.
     entry_row : int array of shape (nnz,)
         The row of each entry of S.
     row, column, weight : arrays of shape (e,)
@@ -38,6 +41,8 @@ class CutGraph(NamedTuple):
 
     S: Any
     steps: Any
+    order: Any
+    place: Any
     entry_row: Any
     row: Any
     column: Any
@@ -64,8 +69,16 @@ def prepare(W: Any) -> CutGraph:
     degree = bk.bin_sums(row, S.data, S.shape[0])
     step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)
     steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
+    order, place = bk.locality_order(S), None
+    if order is not None:
+        place = xp.empty_like(order)
+        place[order] = xp.arange(order.size, dtype=order.dtype)
+        steps = steps[order]  # entries stay in their order, and sums of them the same to the bit
+        content = steps.data, place[steps.indices], steps.indptr
+        steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
-    return CutGraph(S, steps, row, row[once].astype(np.int32), S.indices[once], S.data[once])
+    edges = row[once].astype(np.int32), S.indices[once], S.data[once]
+    return CutGraph(S, steps, order, place, row, *edges)
 
 
 def walk(graph: CutGraph, labels: Any, k: int) -> Any:
@@ -74,12 +87,13 @@ def walk(graph: CutGraph, labels: Any, k: int) -> Any:
     Labels below 0 are in no part. Costs N_STEPS products of the graph with k columns.
     """
     bk = backend_of(labels)
+    labels = labels if graph.order is None else labels[graph.order]
     F = (labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)).astype(np.float64)
     after = bk.xp.empty_like(F)
     for _ in range(N_STEPS):
         bk.spmm(graph.steps, F, after, 1.0, -0.5, 0.0)
         F, after = after, F
-    return F
+    return F if graph.place is None else F[graph.place]
 
 
 def connected_parts(
@@ -383,7 +397,7 @@ def heaviest_cut(A: Any) -> float:
     if size < 3:
         return 0.0
     lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
-    vectors = eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors
+    vectors = approximate_vectors(lazy, 2, tol=1e-4)
     f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
     row = rows_of_entries(A, "similarities")
     once = row < A.indices

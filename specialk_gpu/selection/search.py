@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +15,13 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.progress import Clock
 from specialk_gpu.selection.cut_test import CutGraphs, least_gap
 from specialk_gpu.selection.cuts import CutGraph, prepare, walk
-from specialk_gpu.selection.fragments import COLUMNS, finer, fragments, resolutions
+from specialk_gpu.selection.fragments import (
+    COLUMNS,
+    Resolution,
+    finer,
+    fragments,
+    resolutions,
+)
 from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.path import (
     NO_POWER,
@@ -27,6 +35,7 @@ from specialk_gpu.selection.path import (
 __all__ = ["Found", "membership", "polished", "search"]
 
 POLISHES = 3
+SHARED_ROWS = 2**14  # from which resolutions are worth threads
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph that the test was calibrated on
 SHOWN = 10  # levels of a path, at least; up to twice the decision
 
@@ -131,7 +140,8 @@ def search(
     limit_reached = n_clusters is None and k > most
     k = min(max(k, min_clusters), most, tree.n_leaves)
     is_tested = n_clusters is None and not limit_reached and k > min_clusters
-    tree, membership, gaps = _polish(graphs, tree, k, log_alpha if is_tested else math.inf)
+    with backend_of(tree.leaf).narrow_block(0):
+        tree, membership, gaps = _polish(graphs, tree, k, log_alpha if is_tested else math.inf)
     for gap in gaps:  # polishing has shown that these levels are none
         log_p[k - 1] = max(log_p[k - 1], gap)
         k -= 1
@@ -166,17 +176,38 @@ def _trees(
         n = max(one.n_fragments if one.signed else COLUMNS for one in wanted)
         pairs = eigenpairs(n)
         vectors = graphs.distinct(pairs.vectors)
-        for one in wanted:
-            fragment, k = fragments(pairs.values, vectors, one, seed)
-            # borders of fragments move to where the graph is thin
-            fragment, _ = polished(graphs.near, fragment, k, rounds=1)
-            clock.stop("fragments", f"{k}")
-            trees.append(merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part()))
-            passed = int(np.flatnonzero(trees[-1].log_p <= wish.log_alpha).max()) + 1
-            clock.stop("merging", f"{passed} clusters pass")
+        bk, cut = backend_of(vectors), partial(_fragments, graphs, pairs.values, vectors, seed)
+        parts = _side_by_side(bk, cut, wanted, m)
+        clock.stop("fragments", ", ".join(str(k) for _, k in parts))
+        new = _side_by_side(bk, partial(_merged, graphs), parts, m)
+        passed = [int(np.flatnonzero(tree.log_p <= wish.log_alpha).max()) + 1 for tree in new]
+        clock.stop("merging", f"{', '.join(map(str, passed))} clusters pass")
+        trees += new
         found = int(np.flatnonzero(_decisive(trees) <= wish.log_alpha).max()) + 1
         wanted = finer(wanted, m, min(found, wish.most)) if wish.n_clusters is None else []
     return trees, pairs
+
+
+def _side_by_side(bk: ModuleType, function: Callable[[Any], Any], all_of: list[Any], m: int) -> Any:
+    """Return the results of a function, computed on all cores where there are many rows."""
+    if m >= SHARED_ROWS:
+        return bk.map_chunks(function, all_of[::-1])[::-1]  # the last take longest
+    with bk.narrow_block(0):
+        return [function(one) for one in all_of]
+
+
+def _fragments(
+    graphs: CutGraphs, values: Any, vectors: Any, seed: int, wanted: Resolution
+) -> tuple[Any, int]:
+    """Cut the graph at one resolution; the borders of fragments move to where it is thin."""
+    fragment, k = fragments(values, vectors, wanted, seed)
+    return polished(graphs.near, fragment, k, rounds=1)[0], k
+
+
+def _merged(graphs: CutGraphs, found: tuple[Any, int]) -> Tree:
+    """Merge fragments."""
+    fragment, k = found
+    return merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part())
 
 
 def _decisive(trees: list[Tree]) -> np.ndarray:
