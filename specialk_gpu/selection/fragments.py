@@ -86,7 +86,8 @@ def fragments(values: Any, vectors: Any, wanted: Resolution, seed: int) -> tuple
     """
     bk = backend_of(vectors)
     if wanted.signed:
-        Y = vectors[:, : wanted.n_fragments].astype("float64")
+        n = wanted.n_fragments
+        Y = vectors[:, :n].astype("float64") * abs(values[:n]) ** 0.5
         length = bk.xp.sqrt((Y * Y).sum(axis=1, keepdims=True))
         Y = bk.xp.ascontiguousarray(Y / bk.xp.where(length > 0, length, 1))
     else:
