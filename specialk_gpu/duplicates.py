@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of, tile_rows
+from specialk_gpu.warn import warn
 
 __all__ = ["CopiesWarning", "duplicate_groups", "first_members", "without_copies"]
 
@@ -85,11 +85,10 @@ def without_copies(X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
     n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
     if most <= n_neighbors and n_copies <= MOST_COPIES * X.shape[0] * n_neighbors:
         return X, None
-    warnings.warn(
+    warn(
         f"rows of X are repeated, one of them {most} times, and copies crowd out the "
         f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
         f"{X.shape[0]}; copies share their row's label.",
         CopiesWarning,
-        stacklevel=5,
     )
     return X[first], group

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from numbers import Integral
 from types import ModuleType
@@ -25,6 +24,7 @@ from specialk_gpu.seeding import (
     swaps,
     uploaded,
 )
+from specialk_gpu.warn import warn
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
@@ -611,16 +611,14 @@ def _results(
 def warn_of_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
     """Warn where k-means did not converge, or found fewer than k clusters."""
     if not found.converged:
-        warnings.warn(
+        warn(
             f"k-means with n_clusters={k} stopped at max_iter={max_iter} with "
             f"{found.centers.shape[0]} clusters: its labels still change.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     elif found.centers.shape[0] < k:
-        warnings.warn(
+        warn(
             f"k-means found {found.centers.shape[0]} clusters where n_clusters={k} were asked "
             "for: the data have too few distinct rows, up to rounding.",
             ConvergenceWarning,
-            stacklevel=4,
         )

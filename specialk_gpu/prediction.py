@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from types import ModuleType
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from specialk_gpu.backend import backend_of
 from specialk_gpu.graph import GraphWarning, rows_of_entries
 from specialk_gpu.neighbors import neighbors_among
+from specialk_gpu.warn import warn
 
 __all__ = ["shares_of_neighbors", "shares_of_similarities"]
 
@@ -85,11 +85,10 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
     total = xp.bincount(place, whole, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)
     alone = xp.flatnonzero(total.sum(axis=1) == 0)
     if alone.size:
-        warnings.warn(
+        warn(
             f"{alone.size} of {S.shape[0]} rows have no similarity to a row that was fitted: their "
             "labels mean nothing.",
             GraphWarning,
-            stacklevel=4,
         )
         total[alone, _label_of_zero(bk, D, labels, n_clusters)] = 1
     return total / total.sum(axis=1)[:, None]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from numbers import Integral, Real
@@ -39,6 +38,7 @@ from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.search import membership, search
 from specialk_gpu.selection.sweep import STOPPING, sweep
 from specialk_gpu.storage import OnDevice, load, on_host, save
+from specialk_gpu.warn import warn
 
 __all__ = ["SpecialK"]
 
@@ -144,7 +144,8 @@ class SpecialK(ClusterMixin, BaseEstimator):
     ----------
     labels_ : int32 array of shape (m,)
         In 0, ..., `n_clusters_` - 1, by falling size of the cluster. Copies of a row share
-        its label wherever they crowd out its neighbours (a warning says so). Labels of isolated
+        its label wherever they crowd out its neighbours (a warning says so), and count once in the
+        size of the cluster. Labels of isolated
         rows mean nothing: for criterion="zz_top", that of the centre nearest to the origin of D.
     n_clusters_ : int
     path_ : Path of Step
@@ -314,12 +315,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             If backend="cuda" and CUDA cannot run.
         """
         self._validate_params()
-        if self.max_clusters is not None and self.min_clusters > self.max_clusters:
-            msg = (
-                "min_clusters must be at most max_clusters, got "
-                f"min_clusters={self.min_clusters}, max_clusters={self.max_clusters}."
-            )
-            raise ValueError(msg)
+        self._check_limits()
         before = dict(vars(self))
         try:
             with followed() if self.verbose else nullcontext():
@@ -495,12 +491,17 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
         Raises
         ------
+        TypeError
+            If k is no integer.
         ValueError
             If there are no k clusters to be had.
         NotFittedError
             Before `fit`.
         """
         check_is_fitted(self, "labels_")
+        if not isinstance(k, Integral):
+            msg = f"k must be an integer, got {k!r}."
+            raise TypeError(msg)
         if self._tree is not None:
             if not 1 <= k <= self._tree.n_leaves:
                 msg = f"k must lie between 1 and {self._tree.n_leaves}, got {k}."
@@ -687,6 +688,23 @@ class SpecialK(ClusterMixin, BaseEstimator):
             return None
         return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)
 
+    def _check_limits(self) -> None:
+        """Refuse numbers of clusters that contradict each other."""
+        k, least = self.n_clusters, self.min_clusters
+        most = np.inf if self.max_clusters is None else self.max_clusters
+        if least > most:
+            msg = (
+                "min_clusters must be at most max_clusters, got "
+                f"min_clusters={least}, max_clusters={most}."
+            )
+            raise ValueError(msg)
+        if k is not None and not least <= k <= most:
+            msg = (
+                "n_clusters must lie between min_clusters and max_clusters, got "
+                f"n_clusters={k}, min_clusters={least}, max_clusters={self.max_clusters}."
+            )
+            raise ValueError(msg)
+
     def _check_counts(self, m: int, rows: str) -> None:
         """Refuse more clusters than rows before any work is done."""
         for name in ("n_clusters", "min_clusters"):
@@ -701,11 +719,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
         if m == 1:  # all rows are equal: one row, joined to nothing
             return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
         if n_neighbors >= m:
-            warnings.warn(
+            warn(
                 f"n_neighbors={n_neighbors} is not below the number of rows to join, {m}: "
                 f"using {m - 1}.",
                 GraphWarning,
-                stacklevel=5,
             )
             n_neighbors = m - 1
         if self.affinity == "nearest_neighbors":
@@ -727,22 +744,20 @@ class SpecialK(ClusterMixin, BaseEstimator):
             what = "their embedding is zero"
             if self.criterion == "zz_top" or self.affinity == "precomputed":
                 what += ", and their labels mean nothing"  # else the cut test's own graph has them
-            warnings.warn(
+            warn(
                 f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, and "
                 f"{what}.",
                 GraphWarning,
-                stacklevel=5,
             )
 
     def _warn_of_components(self, W: Any, pairs: Eigenpairs) -> None:
         """Say that the graph falls apart, where D has few columns for each component."""
         if pairs.n_components > 1 and bool((W.indptr[1:] > W.indptr[:-1]).all()):
-            warnings.warn(
+            warn(
                 f"the graph falls into {pairs.n_components} separate components, which is normal "
                 "for well-separated clusters. Each is embedded by itself; those smaller than 1/n "
                 "of the rows may not be told apart.",
                 GraphWarning,
-                stacklevel=6,
             )
 
     def _eigenpairs(
@@ -755,7 +770,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             if not pairs.complete or float(pairs.residuals.max()) > 1e3 * self.tol:
                 msg = f"the eigenpairs could not be verified. {pairs.message}"
                 raise ConvergenceError(msg)
-            warnings.warn(pairs.message, ConvergenceWarning, stacklevel=6)
+            warn(pairs.message, ConvergenceWarning)
         return pairs
 
 

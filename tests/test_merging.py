@@ -312,12 +312,8 @@ def test_copies_are_given_the_leaf_of_their_row(bk):
     spread = tree.spread(bk.asarray(group))
     np.testing.assert_array_equal(spread.children, tree.children)
     np.testing.assert_array_equal(spread.log_p, tree.log_p)
-    assert spread.sizes.sum() == group.size
-    np.testing.assert_array_equal(spread.sizes, np.bincount(host(bk, spread.leaf)))
-    for k in range(1, tree.n_leaves + 1):
-        labels = host(bk, spread.labels(k))
-        assert same_partition(labels, host(bk, tree.labels(k))[group])
-        assert (np.diff(np.bincount(labels)) <= 0).all()
+    for k in range(1, tree.n_leaves + 1):  # the names are those without copies
+        np.testing.assert_array_equal(host(bk, spread.labels(k)), host(bk, tree.labels(k))[group])
 
 
 def test_the_tree_of_one_leaf_has_one_level(bk):

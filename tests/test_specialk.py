@@ -411,6 +411,9 @@ def test_parameters_out_of_range_are_named(name, value, expected):
 def test_limits_that_contradict_are_named():
     with pytest.raises(ValueError, match="got min_clusters=5, max_clusters=4"):
         SpecialK(min_clusters=5, max_clusters=4).fit(BLOBS)
+    for given in ({"n_clusters": 5, "max_clusters": 4}, {"n_clusters": 2, "min_clusters": 3}):
+        with pytest.raises(ValueError, match="n_clusters must lie between min_clusters and max"):
+            fit(BLOBS, **given)
     with pytest.raises(ValueError, match=r"n_clusters must lie between 1 .*\(180\), got 181"):
         fit(BLOBS, n_clusters=181)
 
@@ -424,7 +427,7 @@ def test_verbose_logs_each_stage(caplog, capsys):
     fit(BLOBS)
     assert not caplog.records
     fit(BLOBS, verbose=1)
-    for stage in ("graph: 180 rows", "eigenpairs: 50 by dense", "merging: 3 clusters pass"):
+    for stage in ("graph: 180 rows", "eigenpairs: 50 by dense", "merging: 3, 3, 3 clusters pass"):
         assert stage in caplog.text
     assert "polishing: 3 clusters" in caplog.text
     fit(BLOBS, verbose=1, criterion="zz_top")

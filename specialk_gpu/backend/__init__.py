@@ -12,7 +12,6 @@ import ctypes
 import functools
 import os
 import sys
-import warnings
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 from specialk_gpu.backend import cpu
 from specialk_gpu.progress import tell
+from specialk_gpu.warn import warn
 
 BACKENDS = ("auto", "numpy", "cuda")
 DLPACK_CUDA = (2, 13)  # device memory, managed memory
@@ -212,10 +212,9 @@ def get_backend(name: str, x: Any = None) -> ModuleType:
         msg = f"backend='cuda' cannot run: {reason}. Use backend='numpy' to run on the CPU."
         raise RuntimeError(msg)
     if broken:
-        warnings.warn(
+        warn(
             f"A CUDA installation was found but does not work: {reason}. Using NumPy.",
             RuntimeWarning,
-            stacklevel=3,
         )
     return cpu
 

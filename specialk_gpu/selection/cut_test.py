@@ -29,7 +29,7 @@ import numpy as np
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.duplicates import duplicate_groups
 from specialk_gpu.graph import affinity_matrix, knn_graph, normalised, symmetric_graph
-from specialk_gpu.neighbors import nearest_neighbors
+from specialk_gpu.neighbors import features, nearest_neighbors
 from specialk_gpu.selection.cuts import CutGraph, Cuts, connected_parts, heaviest_cut, prepare
 from specialk_gpu.selection.null_distribution import SHORTEST, isolation_log_p, log_p_of
 
@@ -479,7 +479,8 @@ def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
     labels : int array of shape (m,)
         Of any clustering into at least two clusters.
     X : float array of shape (m, d), optional
-        The rows: thin borders are then looked at in the graph of their 30 neighbours as well.
+        The rows: thin borders are then looked at in the graph of their 30 neighbours as well. Where
+        rows are equal each is used once, and the graph of the others' 10 neighbours replaces W.
 
     Returns
     -------
@@ -489,7 +490,8 @@ def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
     Raises
     ------
     ValueError
-        If there are fewer than two clusters, or labels and W differ in length.
+        If there are fewer than two clusters, labels or X do not have one entry or row for each row
+        of W, or X is not finite.
 
     Notes
     -----
@@ -505,7 +507,11 @@ def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
     if names.size < 2:
         msg = "labels must name at least two clusters, got one."
         raise ValueError(msg)
-    X = None if X is None else bk.asarray(X)
+    if X is not None:
+        X = features(bk.asarray(X), 2)
+        if X.shape[0] != W.shape[0]:
+            msg = f"X must have {W.shape[0]} rows, as W has, got shape {tuple(X.shape)}."
+            raise ValueError(msg)
     graphs, k = CutGraphs(W, X), int(names.size)
     labels = graphs.distinct(labels.astype(np.int32))
     counts = bk.to_numpy(bk.xp.bincount(labels, minlength=k))

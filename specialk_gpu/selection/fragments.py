@@ -22,8 +22,8 @@ class Resolution(NamedTuple):
     Attributes
     ----------
     signed : bool
-        Whether k-means runs on the leading eigenvectors, each row scaled to length 1 [NJW01], which
-        tell many, small or mirrored clusters apart; or on D = |V||Λ|^½ [HD19], for noisy bands.
+        Whether k-means runs on V|Λ|^½, each row scaled to length 1 (after [NJW01]), which tells
+        many, small or mirrored clusters apart; or on D = |V||Λ|^½ [HD19], for noisy bands.
     n_fragments : int
     """
 

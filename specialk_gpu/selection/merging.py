@@ -95,8 +95,8 @@ class Tree(NamedTuple):
         return a, b
 
     def spread(self, group: Any) -> Tree:
-        """Give every copy of a row (m,) the leaf of it."""
-        return Tree.of(self.leaf[group], self.children, self.log_p, self.ratio)
+        """Give every copy of a row (m,) the leaf of it; for sizes a row counts once, as before."""
+        return self._replace(leaf=self.leaf[group])
 
     def to_linkage(self) -> np.ndarray:
         """Return the tree as scipy's linkage has it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from types import ModuleType
@@ -31,6 +30,7 @@ from specialk_gpu.selection.path import (
     PowerWarning,
     Step,
 )
+from specialk_gpu.warn import warn
 
 __all__ = ["Found", "membership", "polished", "search"]
 
@@ -136,15 +136,18 @@ def search(
     trees, pairs = _trees(graphs, eigenpairs, wish, seed, clock)
     log_p = _decisive(trees)
     k = n_clusters or int(np.flatnonzero(log_p <= log_alpha).max()) + 1
-    tree = _of_least_p(trees, min(k, len(log_p)))
-    limit_reached = n_clusters is None and k > most
-    k = min(max(k, min_clusters), most, tree.n_leaves)
-    is_tested = n_clusters is None and not limit_reached and k > min_clusters
-    with backend_of(tree.leaf).narrow_block(0):
-        tree, membership, gaps = _polish(graphs, tree, k, log_alpha if is_tested else math.inf)
-    for gap in gaps:  # polishing has shown that these levels are none
-        log_p[k - 1] = max(log_p[k - 1], gap)
-        k -= 1
+    k = min(max(k, min_clusters), len(log_p))
+    merged = _of_least_p(trees, k)
+    is_tested = n_clusters is None and k > min_clusters
+    with backend_of(merged.leaf).narrow_block(0):
+        tree, membership, gaps = _polish(graphs, merged, k, log_alpha if is_tested else math.inf)
+        for gap in gaps:  # polishing has shown that these levels are none
+            log_p[k - 1] = max(log_p[k - 1], gap)
+            k -= 1
+        limit_reached = n_clusters is None and min_clusters < most < k
+        if k > most:
+            k = most
+            tree, membership, _ = _polish(graphs, merged, k, math.inf)
     log_p[k - 1] = min(log_p[k - 1], tree.log_p[k - 1])
     log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
     log_p[k:] = np.maximum.accumulate(log_p[k:])
@@ -349,37 +352,33 @@ def _warn_of_the_test(graphs: CutGraphs, alpha: float, powerless: bool) -> None:
     m, n_entries = S.shape[0], S.nnz / max(S.shape[0], 1)
     if not powerless:
         if m < TRIED_ROWS or n_entries < TRIED_ENTRIES:
-            warnings.warn(
+            warn(
                 f"the cut test was calibrated on graphs of at least {TRIED_ROWS} rows with "
                 f"{TRIED_ENTRIES} entries each, and this one has {m} rows with {n_entries:.1f} in "
                 "the mean: p may be too small, or too large.",
                 CalibrationWarning,
-                stacklevel=7,
             )
         return
-    warnings.warn(
+    warn(
         f"{graphs.n_distinct} rows are too few for a split to be accepted at alpha={alpha:g}: each "
         f"is joined to {graphs.least_neighbors:.0f} others or more, and two perfectly separated "
         f"clusters would reach log10 p = {graphs.attainable_log_p() / math.log(10):.2f}. 'One "
         "cluster' then means 'not enough evidence'. Use more rows, or a graph of fewer edges, or "
         "n_clusters=k.",
         PowerWarning,
-        stacklevel=7,
     )
 
 
 def _warn_of_limits(graphs: CutGraphs, k: int, wish: _Wish, *, limit_reached: bool) -> None:
     if limit_reached:
-        warnings.warn(
+        warn(
             f"the search ended at max_clusters={wish.most}, and there are more clusters with clear "
             "gaps. Raise max_clusters.",
             LimitWarning,
-            stacklevel=7,
         )
     if wish.n_clusters is None and k > max(2, math.isqrt(graphs.n_rows)):
-        warnings.warn(
+        warn(
             f"{k} clusters are more than the square root of the {graphs.n_rows} rows: look at the "
             "path before you trust them.",
             LimitWarning,
-            stacklevel=7,
         )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +16,7 @@ from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.progress import logger
 from specialk_gpu.selection.bounds import attainable_log_p, largest_bounds
 from specialk_gpu.selection.path import NO_POWER, LimitWarning, Path, PowerWarning, Step
+from specialk_gpu.warn import warn
 
 __all__ = ["STOPPING", "Sweep", "by_size", "decide", "sweep"]
 
@@ -150,8 +151,8 @@ def sweep(
 
     Raises
     ------
-    ValueError
-        If an argument is out of range.
+    ValueError, TypeError
+        If an argument is out of range, or D not finite.
 
     Warns
     -----
@@ -164,7 +165,8 @@ def sweep(
     """
     bk = backend_of(D)
     D = bk.asarray(D)
-    counts = {"n_pairs": n_pairs, "n_kmeans_components": n_kmeans_components}
+    counts = {"n_pairs": n_pairs, "n_kmeans_components": n_kmeans_components, "n_init": n_init}
+    counts |= {"n_clusters": n_clusters, "min_clusters": min_clusters, "max_clusters": max_clusters}
     _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping, counts)
     m, n = D.shape
     rng = check_random_state(random_state)
@@ -201,13 +203,12 @@ def sweep(
 
 def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
     """Say that no split can be accepted, and what would help."""
-    warnings.warn(
+    warn(
         f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: two "
         "perfectly separated clusters, each with its share of the columns, would reach log10 p = "
         f"{attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not enough "
         "evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
         PowerWarning,
-        stacklevel=4,
     )
 
 
@@ -230,15 +231,24 @@ def _check_arguments(
     min_clusters: int,
     max_clusters: int,
     stopping: str,
-    counts: dict[str, int | None],
+    counts: dict[str, Any],
 ) -> None:
     if D.ndim != 2 or 0 in D.shape:
         msg = f"D must have rows and columns, got shape {D.shape}."
         raise ValueError(msg)
     for name, value in counts.items():
+        if value is not None and not isinstance(value, Integral):
+            msg = f"{name} must be an integer, got {value!r}."
+            raise TypeError(msg)
         if value is not None and value < 1:
-            msg = f"{name} must be at least 1 or None, got {value}."
+            msg = f"{name} must be at least 1, got {value}."
             raise ValueError(msg)
+    if D.dtype.kind not in "biuf":
+        msg = f"D must hold real numbers, got {D.dtype}."
+        raise TypeError(msg)
+    if not bool(backend_of(D).xp.isfinite(D).all()):
+        msg = "D must be finite, got entries that are infinite or not a number."
+        raise ValueError(msg)
     if not 0 < alpha < 1:
         msg = f"alpha must lie in (0, 1), got {alpha}."
         raise ValueError(msg)
@@ -365,18 +375,18 @@ def _conclude(
     if limit_reached:
         place = steps.index(step)
         steps[place] = step._replace(reason=step.reason + "; max_clusters reached")
-        warnings.warn(
+        warn(
             f"the search ended at max_clusters={max_clusters} with the split still accepted: "
             "there may be more clusters. Raise max_clusters.",
             LimitWarning,
-            stacklevel=4,
         )
     n_labels = int(step.labels.max()) + 1
+    if n_labels < step.k:  # rows are equal: as many as there are
+        steps[steps.index(step)] = step._replace(k=n_labels)
     if n_clusters is None and n_labels > max(2, math.isqrt(int(step.labels.shape[0]))):
-        warnings.warn(
+        warn(
             f"{n_labels} clusters are more than the square root of the {step.labels.shape[0]} "
             "rows: look at the path before you trust them.",
             LimitWarning,
-            stacklevel=4,
         )
     return Sweep(n_labels, step.labels, Path(steps, "zz_top"), limit_reached, timings)

@@ -1,0 +1,18 @@
+"""Warnings that point at the line of the user's code that calls the library."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+__all__ = ["warn"]
+
+PACKAGE = __name__.partition(".")[0]
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Issue a warning for the nearest caller outside the package."""
+    frame, level = sys._getframe(), 1  # noqa: SLF001 - warnings itself does so
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
