@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS
 from specialk_gpu.bench.cases import Case
 
+KINDS_ARI = ("ari", "ari_given_k")
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
 
@@ -84,6 +86,108 @@ def solvers(content: dict[str, Any]) -> str:
     return table(["m", "entries a row", "n", *names], rows)
 
 
+def found_in(part: str) -> list[dict[str, Any]]:
+    """Return what benchmarks.selection has found in one part: task and result together."""
+    rows = read(RESULTS / f"selection-{part}.jsonl")
+    return [row["task"] | row["result"] for row in rows if "result" in row]
+
+
+def span(numbers: list[float], form: str) -> str:
+    """Write the least, the median and the largest of some numbers."""
+    return " / ".join(
+        f"{x:{form}}" for x in (min(numbers), statistics.median(numbers), max(numbers))
+    )
+
+
+def counts_of(values: list[Any]) -> str:
+    """Write how often each value occurs."""
+    return ", ".join(f"{value} ({n})" for value, n in sorted(Counter(values).items()))
+
+
+def images() -> str:
+    """Lay out fits of images by random_state, and of samples of them."""
+    sets: dict[str, list[dict[str, Any]]] = {}
+    for row in found_in("mnist"):
+        name = row["set"] + (", samples" if "sample" in row else "") + f", {row['m']:,} rows"
+        sets.setdefault(name, []).append(row)
+    rows = []
+    for name, own in sets.items():
+        cells = [name, len(own), counts_of([row["k"] for row in own])]
+        cells += [span([row[key] for row in own], ".3f") for key in ("nmi", "ari")]
+        cells += [span([row["seconds"] for row in own], ".0f")]
+        rows.append([*cells, f"{max(row['peak_bytes'] for row in own) / 1e9:.2f} GB"])
+    return table(["set", "fits", "k (fits)", "NMI", "ARI", "seconds", "peak memory"], rows)
+
+
+def against_another() -> str:
+    """Lay out the seconds of this version and of another one, measured in turns."""
+    rows = []
+    for row in found_in("time"):
+        cells = [row["set"]]
+        for who in ("ours", "other"):
+            cells.append(f"{statistics.median(fit['seconds'] for fit in row[who]):.1f} s")
+            cells.append(counts_of([fit["k"] for fit in row[who]]))
+        rows.append([*cells, f"{row['ratio']:.2f}"])
+    return table(["set", "this version", "k (fits)", "before", "k (fits)", "ratio"], rows)
+
+
+def verdicts(rows: list[dict[str, Any]]) -> str:
+    """Say of how many sets the right k was found."""
+    n = Counter(row["verdict"] for row in rows)
+    right = f"{n['right']} of {len(rows)} right ({100 * n['right'] / len(rows):.0f} %)"
+    return f"{right}, {n['too few']} too few, {n['too many']} too many"
+
+
+def kinds_of_sets() -> str:
+    """Lay out how often k was right, and the clusters where it is given."""
+    sets: dict[str, list[dict[str, Any]]] = {}
+    for row in found_in("kinds"):
+        sets.setdefault(row["set"], []).append(row)
+    rows = []
+    for name, own in sets.items():
+        rows.append([name, len(own), counts_of([row["k"] for row in own])])
+        rows[-1] += [f"{statistics.mean(row[key] for row in own):.3f}" for key in KINDS_ARI]
+    return table(["set", "draws", "k (draws)", "mean ARI", "mean ARI with n_clusters"], rows)
+
+
+def moving(row: dict[str, Any]) -> str:
+    """Name a set whose k is not always the same, with all that were found."""
+    ks = sorted({k for name in ("random_state", "order", "float32") for k in row[name]})
+    return f"{row['set']} ({', '.join(map(str, ks))})"
+
+
+def default_rule() -> str:
+    """Lay out what benchmarks.selection has found."""
+    designs, stable, given = (found_in(part) for part in ("designs", "stable", "given_k"))
+    many = [row for row in designs if row["set"].startswith(("k10 ", "k20 ", "k50 "))]
+    n_draws = len({row["seed"] for row in designs})
+    moved = [moving(row) for row in stable if not row["same"]]
+    ours, theirs = (statistics.mean(row[who] for row in given) for who in ("ours", "theirs"))
+    return f"""{images()}
+
+NMI, ARI and seconds: least / median / largest.
+
+{against_another()}
+
+Before is the commit edbaa53, whose default was {OLD_RULE} (with n = 50
+for the 100,000 rows). Medians of three fits each, in turns.
+
+{len(designs) // n_draws} designs, {n_draws} draws of each: {verdicts(designs)}; mean ARI
+{statistics.mean(row["ari"] for row in designs):.2f}. Of these with 10, 20 or 50 clusters:
+{verdicts(many)}.
+
+{kinds_of_sets()}
+
+{len(stable)} real sets: {verdicts(stable)}. Ten values of `random_state`, five orders of the
+rows and float32 give the same k in {len(stable) - len(moved)}. They do not in
+{", ".join(moved) or "none"}.
+
+With `n_clusters` the number of classes, on {len(given)} labelled sets: mean ARI {ours:.3f};
+scikit-learn's `SpectralClustering` on the same graphs {theirs:.3f}.
+
+Measured on {machine(stamps(RESULTS / "selection-mnist.jsonl")[-1])}"""
+
+
 def results_page() -> str:
     """Return docs/results.md."""
     mnist, eigen = (load(f"{name}-numpy") for name in ("mnist", "eigen_solvers"))
@@ -109,6 +213,13 @@ and within 0.3 of its log10 p for every k from 2 to 6. Largest residual of an ei
 {mnist["largest_residual"]:.1e}. With $n = 200$, log10 p is {", ".join(small)}.
 
 Measured on {machine(mnist["stamp"])}
+
+## The default rule
+
+`python -m benchmarks.selection PART` (mnist, time, designs, kinds, stable, given_k), which says
+what each part takes.
+
+{default_rule()}
 
 ## Eigensolvers
 

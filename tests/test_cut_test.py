@@ -571,6 +571,19 @@ def test_a_graph_given_to_the_test_is_checked(change, message):
         cut_test(change(knn_graph(BLOBS)), BLOBS_Y)
 
 
+def test_rows_given_to_the_test_are_checked(bk):
+    W, y = graph_of(bk, knn_graph(BLOBS)), bk.asarray(BLOBS_Y)
+    with pytest.raises(ValueError, match="X must have 240 rows, as W has, got shape .239, "):
+        cut_test(W, y, X=bk.asarray(BLOBS[:-1]))
+    with pytest.raises(ValueError, match="X"):
+        cut_test(W, y, X=bk.asarray(BLOBS[:, 0]))
+    with pytest.raises(ValueError, match="X"):
+        cut_test(W, y, X=bk.asarray(np.where(BLOBS[3, 1] == BLOBS, np.nan, BLOBS)))
+    integers = np.rint(100 * BLOBS).astype(np.int16)
+    found = cut_test(W, y, X=bk.asarray(integers))
+    assert_same_gap(found, cut_test(W, y, X=bk.asarray(integers.astype(np.float32))))
+
+
 def test_labels_given_to_the_test_are_checked(bk):
     W = graph_of(bk, knn_graph(BLOBS))
     with pytest.raises(ValueError, match=r"labels must have shape \(240,\), got \(239,\)"):

@@ -1,5 +1,6 @@
 """Eigenpairs of graphs with known spectra: right, or flagged; never silently wrong."""
 
+import sys
 from functools import cache, partial
 from itertools import pairwise
 
@@ -531,6 +532,32 @@ def test_a_spectrum_in_a_narrow_band_is_filtered_in_float64(bk, width):
     assert pairs.converged, pairs.message
     expected = np.sort(np.linalg.eigvalsh(W.toarray()))[::-1][:20]
     np.testing.assert_allclose(bk.to_numpy(pairs.values), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e30])
+@pytest.mark.parametrize("n_parts", [1, 3])
+def test_more_pairs_go_on_from_those_there_are(bk, monkeypatch, n_parts, factor):
+    W = sparse.block_diag([neighbour_graph(500 + 100 * i, 3, i) for i in range(n_parts)], "csr")
+    W = csr(bk, W * factor)
+    settings = {"solver": "chebyshev", "random_state": 0}
+    few, all_of = eigenpairs(W, 12, **settings), eigenpairs(W, 60, **settings)
+    started = []
+    monkeypatch.setattr(
+        sys.modules["specialk_gpu.eigen"],
+        "chebyshev",
+        lambda *given: started.append(given[-1]) or chebyshev.chebyshev(*given),
+    )
+    more = eigenpairs(W, 60, known=few, **settings)
+    assert [known is None for known in started] == n_parts * [False]
+    assert sum(known.values.size for known in started) == 12
+    assert more.converged
+    assert float(more.residuals.max()) <= 1e-8
+    assert more.orthogonality <= 1e-9
+    values = bk.to_numpy(more.values)
+    np.testing.assert_allclose(values, bk.to_numpy(all_of.values), rtol=0, atol=1e-10 * factor)
+    np.testing.assert_allclose(values[:12], bk.to_numpy(few.values), rtol=1e-12)
+    eigenpairs(W, 12, known=few, **settings)
+    assert started[n_parts:] == n_parts * [None]  # no more than are known: from the start
 
 
 def test_lanczos_is_the_same_every_time_where_an_eigenvalue_repeats():

@@ -118,6 +118,15 @@ def test_stages_are_timed():
 # -- limits ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("k", [2, 3])
+def test_a_number_fixed_by_both_limits_is_no_limit_reached(bk, k):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", LimitWarning)
+        model = SpecialK(min_clusters=k, max_clusters=k, backend=bk.name, random_state=0)
+        model.fit(bk.asarray(FOUR))
+    assert (model.n_clusters_, model.limit_reached_) == (k, False)
+
+
 @pytest.mark.parametrize("least", [1, 3, 4, 6, 11])
 def test_there_are_at_least_min_clusters(bk, least):
     model = fit_on(bk, FOUR, min_clusters=least)

@@ -15,12 +15,21 @@ import pytest
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
-from specialk_gpu import CopiesWarning, GraphWarning, SpecialK, knn_graph
+from specialk_gpu import (
+    CalibrationWarning,
+    CopiesWarning,
+    GraphWarning,
+    LimitWarning,
+    PowerWarning,
+    SpecialK,
+    knn_graph,
+)
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.inputs import checked
 from specialk_gpu.selection.path import Path
@@ -418,6 +427,34 @@ def test_limits_that_contradict_are_named():
         fit(BLOBS, n_clusters=181)
 
 
+def test_names_of_clusters_do_not_count_copies(bk):
+    size = np.array([40, 60, 80])
+    X = np.random.default_rng(0).normal(size=(180, 2)) + np.repeat([0, 30, 60], size)[:, None]
+    X = np.concatenate([X, np.repeat(X[:3], 70, axis=0)])  # the smallest has most rows now
+    with pytest.warns(CopiesWarning):
+        model = SpecialK(backend=bk.name, random_state=0).fit(X)
+    assert model.n_clusters_ == 3
+    np.testing.assert_array_equal(model.labels_[:180], np.repeat([2, 1, 0], size))
+    np.testing.assert_array_equal(model.labels_at(3), model.labels_)
+    for step in model.path_:
+        np.testing.assert_array_equal(model.labels_at(step.k), step.labels)
+
+
+def test_rows_too_few_to_be_told_apart_have_a_report(tmp_path):
+    model = SpecialK(criterion="zz_top", n_clusters=2, n_neighbors=1, backend="numpy")
+    with pytest.warns(ConvergenceWarning, match="1 clusters where n_clusters=2"):
+        model.fit(BLOBS[:2])
+    assert [step.k for step in model.path_] == [model.n_clusters_] == [1]
+    model.report(tmp_path / "report.html")
+
+
+def test_levels_that_are_no_numbers_are_refused(bk):
+    model = fit(BLOBS, bk)
+    for k in (1.5, "2", None):
+        with pytest.raises(TypeError, match="k must be an integer, got"):
+            model.labels_at(k)
+
+
 # -- logs and warnings ----------------------------------------------------------------------------
 
 
@@ -442,6 +479,10 @@ def test_verbose_logs_each_stage(caplog, capsys):
     [
         (np.concatenate([BLOBS, [[1e3] * 3]]), {"affinity": "radius_neighbors"}, GraphWarning),
         (np.repeat(BLOBS, 12, axis=0), {}, CopiesWarning),
+        (BLOBS, {"max_clusters": 2}, LimitWarning),
+        (BLOBS[:20], {}, CalibrationWarning),
+        (BLOBS[:20], {"criterion": "zz_top", "n_components": 4}, PowerWarning),
+        (BLOBS[:2], {"criterion": "zz_top", "n_clusters": 2, "n_neighbors": 1}, ConvergenceWarning),
     ],
 )
 def test_warnings_point_at_the_line_that_called_fit(X, settings, kind):

@@ -39,6 +39,7 @@ NEAR, WIDE = 10, 30  # neighbours of a row in the first graph and in the second
 LEAST_ROWS = 3 * WIDE  # of a set with a second graph: in smaller ones most rows are neighbours
 THIN = 15  # weight of a cut, in the first graph, below which it says little
 SHORTCUTS = 2.5  # factor on the scale of the law for borders with shortcut edges
+SHORT = 50  # sections of a part that is alone, up to which its own cut may decide by itself
 CLEAR = math.log(1e-4)  # log p from which a thin border, or an isolated part, needs no second look
 
 
@@ -227,7 +228,7 @@ class Alone(NamedTuple):
     isolation : float
         Log p of the gap around it; 0 where its own cut is clear enough.
     within : float
-        Weight of its own heaviest cut.
+        Weight of its own heaviest cut; 0 where its isolation decides.
     law : {"rows", "graph"}
     """
 
@@ -384,11 +385,16 @@ class Parts:
         within = graphs.width(rows, wide=False)
         thick = graphs.has_rows and within >= THIN
         found = Alone(0.0, within, "rows" if thick else "graph")
-        if found.log_p(self.part.size, math.log(self.n_parts)) <= CLEAR:
+        is_short = rows.size <= SHORT * within  # the order of rows along longer ones is not sure
+        if is_short and found.log_p(self.part.size, math.log(self.n_parts)) <= CLEAR:
             return found  # and the neighbours of all rows need not be known
         isolation = graphs.log_p_of_isolation(rows)
+        if isolation <= CLEAR:
+            return Alone(isolation, 0.0, "rows")
         found = found._replace(isolation=isolation)
-        if thick or core <= WIDE or not graphs.has_second or isolation <= CLEAR:
+        if thick or core <= WIDE or not graphs.has_second:
+            return found
+        if found.log_p(self.part.size, 0.0) <= CLEAR:
             return found
         if self.wide.touching(node, others).size:
             self._in_wide[node], self._isolation[node] = True, isolation
