@@ -107,7 +107,8 @@ def search(
         Books the seconds in "fragments", "merging" and "polishing".
     alpha : float
     n_clusters : int, optional
-        Find so many; the test then only chooses among clusterings.
+        Find so many: as many fragments as there are clusters, unless a clustering made of more
+        fragments passes the test and that does not.
     min_clusters, max_clusters : int
     full_path : bool
         Whether the path lists all levels of the tree.
@@ -137,7 +138,7 @@ def search(
     log_p = _decisive(trees)
     k = n_clusters or int(np.flatnonzero(log_p <= log_alpha).max()) + 1
     k = min(max(k, min_clusters), len(log_p))
-    merged = _of_least_p(trees, k)
+    merged = _of_least_p(trees, k) if n_clusters is None else _first_clear(trees, k, log_alpha)
     is_tested = n_clusters is None and k > min_clusters
     with backend_of(merged.leaf).narrow_block(0):
         tree, membership, gaps = _polish(graphs, merged, k, log_alpha if is_tested else math.inf)
@@ -226,6 +227,15 @@ def _of_least_p(trees: list[Tree], k: int) -> Tree:
     """Return the tree whose k clusters have the least p, of equal ones the least ratio."""
     able = [tree for tree in trees if tree.n_leaves >= k]
     return min(able, key=lambda tree: (tree.log_p[k - 1], tree.ratio[k - 1]))
+
+
+def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
+    """Return the first tree with clear gaps between k clusters, or else the first with so many.
+
+    Where gaps are not clear, p says little about which clustering is best.
+    """
+    able = [tree for tree in trees if tree.n_leaves >= k]
+    return next((tree for tree in able if tree.log_p[k - 1] <= log_alpha), able[0])
 
 
 def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tuple[Any, Any]:
