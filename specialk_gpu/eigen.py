@@ -22,6 +22,7 @@ from specialk_gpu.chebyshev import Known, chebyshev, find_missed, product
 __all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
+QUICK_FILTERS, QUICK_RESTARTS = 5, 20  # rounds of the solvers in which pairs come soon
 SMALL = 64  # components up to this size are solved densely in batches
 CROWD = 1e-5  # part of the largest magnitude: closer, one vector hardly tells eigenvalues apart
 FLOOR = {"float32": 1e-5, "float64": 1e-13}  # tolerances below this are out of reach
@@ -190,19 +191,25 @@ def eigenpairs(
     )
 
 
-def approximate_vectors(A: Any, n: int, tol: float) -> Any:
-    """Return eigenvectors (m, n) of the n largest magnitudes of a symmetric csr_matrix, unverified.
+def quick_pairs(A: Any, n: int, tol: float) -> tuple[np.ndarray, Any] | None:
+    """Return the n pairs of largest magnitude of a connected graph, unverified, if they come soon.
 
-    Of a connected one, to the tolerance `tol`; if copies of an eigenvalue are missed, so be it.
+    Values (n,), on the host, by falling magnitude, and vectors (m, n); None where an iterative
+    solver has not converged to `tol` after a few rounds.
     """
     bk, m = backend_of(A), A.shape[0]
-    rng = np.random.RandomState(0)
-    if not _takes_dense(m, n, "auto") and bk.is_lanczos_faster(A, n):
-        v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
-        values, vectors, failure = bk.lanczos(A, n, v0, tol, None)
-        if not failure:
-            return vectors[:, bk.xp.argsort(-bk.xp.abs(values))]
-    return eigenpairs(A, n, tol=tol, random_state=rng).vectors
+    if _takes_dense(m, n, "auto"):
+        found = _dense(bk, np.zeros(1), bk.xp.arange(m), A.toarray(), n)
+        return bk.to_numpy(found.values[0]), found.vectors[0]
+    if not bk.is_lanczos_faster(A, n):
+        pairs = eigenpairs(A, n, tol=tol, max_iter=QUICK_FILTERS, random_state=0)
+        return (bk.to_numpy(pairs.values), pairs.vectors) if pairs.converged else None
+    v0 = bk.asarray(np.random.RandomState(0).standard_normal(m), dtype=A.dtype)
+    values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, QUICK_RESTARTS)
+    if failure:
+        return None
+    order = np.argsort(-np.abs(bk.to_numpy(values)), kind="stable")
+    return bk.to_numpy(values)[order], vectors[:, bk.asarray(order)]
 
 
 def _known(

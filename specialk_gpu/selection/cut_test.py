@@ -30,8 +30,20 @@ from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.duplicates import duplicate_groups
 from specialk_gpu.graph import affinity_matrix, knn_graph, normalised, symmetric_graph
 from specialk_gpu.neighbors import features, nearest_neighbors
-from specialk_gpu.selection.cuts import CutGraph, Cuts, connected_parts, heaviest_cut, prepare
-from specialk_gpu.selection.null_distribution import SHORTEST, isolation_log_p, log_p_of
+from specialk_gpu.selection.cuts import (
+    CutGraph,
+    Cuts,
+    connected_parts,
+    heaviest_cut,
+    heaviest_cut_if_mixed,
+    prepare,
+)
+from specialk_gpu.selection.null_distribution import (
+    SHORTEST,
+    decisive_log_p,
+    isolation_log_p,
+    log_p_of,
+)
 
 __all__ = ["CutGraphs", "Gap", "Parts", "cut_test", "has_shortcuts"]
 
@@ -39,7 +51,6 @@ NEAR, WIDE = 10, 30  # neighbours of a row in the first graph and in the second
 LEAST_ROWS = 3 * WIDE  # of a set with a second graph: in smaller ones most rows are neighbours
 THIN = 15  # weight of a cut, in the first graph, below which it says little
 SHORTCUTS = 2.5  # factor on the scale of the law for borders with shortcut edges
-SHORT = 50  # sections of a part that is alone, up to which its own cut may decide by itself
 CLEAR = math.log(1e-4)  # log p from which a thin border, or an isolated part, needs no second look
 
 
@@ -118,7 +129,7 @@ class CutGraphs:
     def __init__(self, W: Any, X: Any = None) -> None:
         self._W, self._X = W, X
         self.n_rows = W.shape[0] if X is None else X.shape[0]
-        self._widths: dict[tuple[bytes, bool], float] = {}
+        self._widths: dict[tuple[bytes, bool, bool], float] = {}
 
     @property
     def has_rows(self) -> bool:
@@ -199,13 +210,17 @@ class CutGraphs:
         within = m / 8
         return float(log_p_of(0.0, within, m / within, "rows" if self.has_rows else "graph"))
 
-    def width(self, rows: Any, *, wide: bool) -> float:
-        """Return the weight of the heaviest cut of rows (s,) that no edge joins to others."""
+    def width(self, rows: Any, *, wide: bool = False, mixed: bool = False) -> float:
+        """Return the weight of the heaviest cut of rows (s,) that no edge joins to others.
+
+        With `mixed`, 0 where walks among them mix slowly.
+        """
         rows = backend_of(rows).xp.sort(rows)
-        key = backend_of(rows).to_numpy(rows).tobytes(), wide
+        key = backend_of(rows).to_numpy(rows).tobytes(), wide, mixed
         if key not in self._widths:
             S = (self.wide if wide else self.near).S
-            self._widths[key] = heaviest_cut(S[rows][:, rows])
+            measure = heaviest_cut_if_mixed if mixed else heaviest_cut
+            self._widths[key] = measure(S[rows][:, rows])
         return self._widths[key]
 
     def log_p_of_isolation(self, rows: Any) -> float:
@@ -236,10 +251,10 @@ class Alone(NamedTuple):
     within: float
     law: str
 
-    def log_p(self, n_rows: int, more: float) -> float:
-        """Compare it with a cluster: `n_rows` are those of both, `more` is the log of k - 1."""
-        log_p = float(log_p_of(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law))
-        return min(0.0, log_p + more, self.isolation)
+    def log_p(self, n_rows: int, k: int) -> float:
+        """Compare it with one of the other k - 1 clusters: `n_rows` are those of both."""
+        log_p = log_p_of(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law)
+        return float(decisive_log_p(log_p, self.isolation, k))
 
 
 class Parts:
@@ -382,19 +397,20 @@ class Parts:
         """
         graphs, core = self._graphs, self._core[node]
         rows = self.cuts.rows(node)
-        within = graphs.width(rows, wide=False)
-        thick = graphs.has_rows and within >= THIN
-        found = Alone(0.0, within, "rows" if thick else "graph")
-        is_short = rows.size <= SHORT * within  # the order of rows along longer ones is not sure
-        if is_short and found.log_p(self.part.size, math.log(self.n_parts)) <= CLEAR:
-            return found  # and the neighbours of all rows need not be known
+        if graphs.has_rows:
+            within = graphs.width(rows, mixed=True)
+            found = Alone(0.0, within, "rows" if within >= THIN else "graph")
+            if found.log_p(self.part.size, self.n_parts + 1) <= CLEAR:
+                return found  # and the neighbours of all rows need not be known
         isolation = graphs.log_p_of_isolation(rows)
         if isolation <= CLEAR:
             return Alone(isolation, 0.0, "rows")
-        found = found._replace(isolation=isolation)
+        within = graphs.width(rows)
+        thick = graphs.has_rows and within >= THIN
+        found = Alone(isolation, within, "rows" if thick else "graph")
         if thick or core <= WIDE or not graphs.has_second:
             return found
-        if found.log_p(self.part.size, 0.0) <= CLEAR:
+        if found.log_p(self.part.size, 2) <= CLEAR:
             return found
         if self.wide.touching(node, others).size:
             self._in_wide[node], self._isolation[node] = True, isolation
@@ -433,14 +449,14 @@ def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
     counts = np.bincount(
         parts.owner[: parts.n_parts], parts.cuts.sizes[: parts.n_parts], minlength=k
     )
-    nodes, more = parts.of_clusters(), math.log(k - 1)
+    nodes = parts.of_clusters()
     found, alone = [], {}
     for node in nodes.tolist():
         alone |= lonely(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
     pairs = touching_pairs(parts, nodes)
     pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]  # may touch in the second
     tested = parts.test(pairs)
-    log_p = np.minimum(np.minimum(0.0, tested.log_p + more), tested.isolation)
+    log_p = decisive_log_p(tested.log_p, tested.isolation, k)
     for i, pair in enumerate(np.sort(parts.owner[pairs], axis=1).tolist()):
         measured = (float(x[i]) for x in (tested.between, tested.within, tested.length))
         found.append((float(tested.ratio[i]), Gap(float(log_p[i]), tuple(pair), *measured)))
@@ -454,7 +470,7 @@ def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
         pair = tuple(sorted((own, int(others.argmax()))))
         n_rows = int(counts[own] + others.max())
         length = n_rows / one.within if one.within else 0.0
-        gap = Gap(one.log_p(n_rows, more), pair, 0.0, one.within, length)
+        gap = Gap(one.log_p(n_rows, k), pair, 0.0, one.within, length)
         by_cluster[own] = min(gap, by_cluster.get(own, gap))
     found += [(0.0, gap) for gap in by_cluster.values()]
     return max(found, key=lambda one: (one[1].log_p, one[0], one[1].pair))[1]

@@ -9,15 +9,24 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.threads import map_chunks
-from specialk_gpu.eigen import approximate_vectors
+from specialk_gpu.eigen import eigenpairs, quick_pairs
 from specialk_gpu.graph import normalised, rows_of_entries
 
-__all__ = ["CutGraph", "Cuts", "connected_parts", "heaviest_cut", "prepare", "walk"]
+__all__ = [
+    "CutGraph",
+    "Cuts",
+    "connected_parts",
+    "heaviest_cut",
+    "heaviest_cut_if_mixed",
+    "prepare",
+    "walk",
+]
 
 N_STEPS = 10  # of a lazy walk: each step stays with probability one half
 CERTAIN = 1e-4  # share of walks below which the order of rows is not known
 TOUCHING = 0.01  # weight of the edges between two parts from which they touch
 PIECE = 0.1  # share of a part from which a component of it is a part of its own
+MIXED = 0.004  # gap between the leading eigenvalues of lazy walks that mix soon
 CHUNK = 2**18  # rows and edges that the host looks at together
 
 
@@ -387,17 +396,41 @@ def _expanded(bk: ModuleType, start: np.ndarray, count: np.ndarray, owner: np.nd
 
 def heaviest_cut(A: Any) -> float:
     """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
+    A, lazy = _largest_component(A)
+    if A.shape[0] < 3:
+        return 0.0
+    return _heaviest_along(A, eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors)
+
+
+def heaviest_cut_if_mixed(A: Any) -> float:
+    """Return what `heaviest_cut` does, where walks mix soon and the order is sure; else 0.
+
+    Along a thread they do not: eigenvalues crowd there, and mixtures of their eigenvectors would
+    cut it several times.
+    """
+    A, lazy = _largest_component(A)
+    if A.shape[0] < 3:
+        return 0.0
+    pairs = quick_pairs(lazy, 2, tol=1e-6)
+    if pairs is None or abs(pairs[0][0]) - abs(pairs[0][1]) < MIXED:
+        return 0.0
+    return _heaviest_along(A, pairs[1])
+
+
+def _largest_component(A: Any) -> tuple[Any, Any]:
+    """Return the largest component of a graph, and the matrix of lazy walks in it."""
     bk = backend_of(A)
-    xp = bk.xp
     count, component = bk.connected_components(A)
     if count > 1:
-        own = xp.flatnonzero(component == xp.bincount(component).argmax())
+        own = bk.xp.flatnonzero(component == bk.xp.bincount(component).argmax())
         A = A[own][:, own]
-    size = A.shape[0]
-    if size < 3:
-        return 0.0
-    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(size, format="csr")))
-    vectors = approximate_vectors(lazy, 2, tol=1e-4)
+    return A, bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(A.shape[0], format="csr")))
+
+
+def _heaviest_along(A: Any, vectors: Any) -> float:
+    """Return the heaviest cut in the order of the second eigenvector over the first."""
+    bk, size = backend_of(A), A.shape[0]
+    xp = bk.xp
     f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
     row = rows_of_entries(A, "similarities")
     once = row < A.indices

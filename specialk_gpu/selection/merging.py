@@ -9,6 +9,7 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.selection.cut_test import Alone, CutGraphs, Parts, lonely, touching_pairs
+from specialk_gpu.selection.null_distribution import decisive_log_p
 
 __all__ = ["Tree", "merge"]
 
@@ -222,19 +223,18 @@ class _Gaps:
         -inf where none touch, are not tested, or are doubtful.
         """
         own = np.ix_(nodes, nodes)
-        more = math.log(len(nodes) - 1)
-        log_p = np.minimum(np.minimum(0.0, self.log_p[own] + more), self.isolation[own])
+        log_p = decisive_log_p(self.log_p[own], self.isolation[own], len(nodes))
         return np.where(self.doubtful[own], -math.inf, log_p)
 
     def decisive_alone(self, nodes: np.ndarray) -> dict[int, float]:
         """Return the log p of those that stand alone, each beside the largest of the others."""
-        sizes, more = self.parts.cuts.sizes, math.log(len(nodes) - 1)
+        sizes, k = self.parts.cuts.sizes, len(nodes)
         own = [node for node in nodes.tolist() if node in self.alone]
         if not own:
             return {}
         by_size = nodes[np.lexsort((self.parts.cuts.first[nodes], -sizes[nodes]))[:2]]
         other = {node: by_size[1] if node == by_size[0] else by_size[0] for node in own}
-        return {i: self.alone[i].log_p(int(sizes[i] + sizes[other[i]]), more) for i in own}
+        return {i: self.alone[i].log_p(int(sizes[i] + sizes[other[i]]), k) for i in own}
 
 
 def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:

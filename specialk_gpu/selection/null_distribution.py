@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-__all__ = ["isolation_log_p", "log_p_of", "null_law", "z_of"]
+__all__ = ["decisive_log_p", "isolation_log_p", "log_p_of", "null_law", "z_of"]
 
 ROUGH = 0.7  # weight of a smooth cut divided by that of a rough one
 SHORTEST = 1e-300  # in place of a length of 0
@@ -67,6 +67,15 @@ def log_p_of(between: Any, within: Any, length: Any, law: str, wider: Any = 1.0)
     scale = np.interp(np.log(np.maximum(length, SHORTEST)), np.log(lengths), scales)
     log_p = np.minimum(0.0, math.log(2) + log_ndtr(-z_of(between, within) / (wider * scale)))
     return np.where(within > 0, log_p, 0.0)
+
+
+def decisive_log_p(log_p: Any, isolation: Any, k: int) -> np.ndarray:
+    """Return the log p of pairs among k clusters.
+
+    One of k - 1 clusters was split, the one where the split looked best: so the p of a border is
+    multiplied by k - 1. The p of `isolation`, if it is smaller, holds for any k.
+    """
+    return np.minimum(np.minimum(0.0, log_p + math.log(k - 1)), isolation)
 
 
 def isolation_log_p(n_rows: int, n_nearer: Any) -> np.ndarray:
