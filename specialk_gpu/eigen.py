@@ -125,7 +125,7 @@ def eigenpairs(
         Draws the start vectors, on the host.
     known : Eigenpairs, optional
         What this function has returned for the same W and fewer pairs: "chebyshev" goes on from
-        them.
+        them, if they are as exact as `tol` asks.
 
     Returns
     -------
@@ -152,7 +152,7 @@ def eigenpairs(
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     settings = _Settings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)
-    known = _known(bk, known, n, component, exponent)
+    known = _known(bk, W, known, n, component, exponent, tol)
     with bk.narrow_block(n):
         parts, values = _solve_components(bk, W, n, count, component, settings, known)
         values, vectors = _merge(bk, W.shape[0], n, parts, values)
@@ -213,16 +213,38 @@ def quick_pairs(A: Any, n: int, tol: float) -> tuple[np.ndarray, Any] | None:
 
 
 def _known(
-    bk: ModuleType, pairs: Eigenpairs | None, n: int, component: Any, exponent: int
+    bk: ModuleType,
+    W: Any,
+    pairs: Eigenpairs | None,
+    n: int,
+    component: Any,
+    exponent: int,
+    tol: float,
 ) -> dict[int, Known]:
     """Return what is known of each component, whose eigenvectors are zero elsewhere."""
-    if pairs is None or not pairs.converged or pairs.values.size >= n:
+    if pairs is None:
+        return {}
+    if not isinstance(pairs, Eigenpairs):
+        msg = f"known must be what eigenpairs has returned, got a {type(pairs).__name__}."
+        raise TypeError(msg)
+    shape = (W.shape[0], pairs.values.size)
+    if tuple(pairs.vectors.shape) != shape or pairs.vectors.dtype != W.dtype:
+        msg = (
+            f"known must have vectors of shape {shape} and dtype {W.dtype}, as W has, got "
+            f"{tuple(pairs.vectors.shape)} and {pairs.vectors.dtype}."
+        )
+        raise ValueError(msg)
+    if not pairs.converged or pairs.values.size >= n:
         return {}
     xp, vectors = bk.xp, pairs.vectors
     own = component[xp.abs(vectors).argmax(axis=0)].astype(np.float64)
     content = xp.stack([own, pairs.values.astype(np.float64), pairs.residuals])
     own, values, residuals = bk.to_numpy(content)  # a wait
     values = _times_power(values, -exponent)
+    found, orthogonality = _verify(bk, W, values, vectors)
+    residuals = np.maximum(residuals, found)
+    if not (residuals.max() <= tol and orthogonality <= 1e3 * FLOOR[np.dtype(W.dtype).name]):
+        return {}  # of another W, or not so exact
     known = {}
     for c in np.unique(own).astype(int).tolist():
         columns = np.flatnonzero(own == c)

@@ -367,7 +367,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             found = found.spread(group)
         self._voters = self._rows_to_vote(given, X, late)
         self.labels_ = out(found.labels)
-        self.n_clusters_ = found.n_clusters
+        self.n_clusters_ = int(found.n_clusters)
         self.path_ = found.path.with_labels(out)
         self._tree = None if found.tree is None else found.tree._replace(leaf=out(found.tree.leaf))
         self.membership_ = late(found.membership)

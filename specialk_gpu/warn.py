@@ -7,12 +7,12 @@ import warnings
 
 __all__ = ["warn"]
 
-PACKAGE = __name__.partition(".")[0]
+INSIDE = {__name__.partition(".")[0], "sklearn", "joblib"}  # of a pipeline, say
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Issue a warning for the nearest caller outside the package."""
+    """Issue a warning for the nearest caller outside the package and scikit-learn."""
     frame, level = sys._getframe(), 1  # noqa: SLF001 - warnings itself does so
-    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in INSIDE:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

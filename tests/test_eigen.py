@@ -560,6 +560,21 @@ def test_more_pairs_go_on_from_those_there_are(bk, monkeypatch, n_parts, factor)
     assert started[n_parts:] == n_parts * [None]  # no more than are known: from the start
 
 
+def test_what_is_said_to_be_known_is_checked(bk):
+    W, other = csr(bk, neighbour_graph(700, 3)), csr(bk, neighbour_graph(700, 3, 1))
+    settings = {"solver": "chebyshev", "random_state": 0}
+    right = bk.to_numpy(eigenpairs(W, 30, **settings).values)
+    for known in (eigenpairs(other, 10, **settings), eigenpairs(W, 10, tol=1e-2, **settings)):
+        found = eigenpairs(W, 30, known=known, **settings)  # of no use, and no harm
+        assert found.converged
+        np.testing.assert_allclose(bk.to_numpy(found.values), right, atol=1e-10)
+    with pytest.raises(TypeError, match="known must be what eigenpairs has returned, got a tuple"):
+        eigenpairs(W, 30, known=(1, 2))
+    smaller = eigenpairs(csr(bk, neighbour_graph(600, 3)), 10, **settings)
+    with pytest.raises(ValueError, match=r"known must have vectors of shape \(700, 10\)"):
+        eigenpairs(W, 30, known=smaller)
+
+
 def test_lanczos_is_the_same_every_time_where_an_eigenvalue_repeats():
     star = sparse.lil_array((65, 65))
     star[0, 1:] = star[1:, 0] = 1

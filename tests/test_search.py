@@ -12,6 +12,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import CalibrationWarning, LimitWarning, PowerWarning, SpecialK, knn_graph
+from specialk_gpu.selection import search
+from specialk_gpu.selection.cut_test import Gap
 from specialk_gpu.selection.cuts import prepare
 from specialk_gpu.selection.fragments import RESOLUTIONS, finer, resolutions
 from specialk_gpu.selection.path import NO_POWER
@@ -113,6 +115,30 @@ def test_stages_are_timed():
     assert set(on_host(FOUR).timings_) == {
         "graph", "eigenpairs", "fragments", "merging", "polishing"
     }  # fmt: skip
+
+
+def test_min_clusters_holds_where_polishing_would_merge(bk, monkeypatch):
+    gap = Gap(0.0, (0, 1), 1.0, 1.0, 1.0)
+    monkeypatch.setattr(search, "least_gap", lambda *_: gap)  # no two are separate any more
+    for least in (1, 3):
+        model = fit_on(bk, FOUR, min_clusters=least)
+        assert model.n_clusters_ == least
+        assert [step.k for step in model.path_ if step.accepted] == list(range(least, least + 1))
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_numbers_of_numpy_are_numbers(tmp_path, criterion):
+    model = on_host(FOUR, n_clusters=np.int64(3), criterion=criterion)
+    assert type(model.n_clusters_) is type(model.path_[0].k) is int
+    model.report(tmp_path / "report.html")
+
+
+def test_fewer_clusters_than_asked_for_are_explained():
+    star = np.zeros((101, 101))
+    star[0, 1:] = star[1:, 0] = 1
+    model = on_host(star, affinity="precomputed", min_clusters=5, max_clusters=5)
+    assert model.n_clusters_ < 5
+    assert "can be told apart: no more are possible" in model.path_[-1].reason
 
 
 # -- limits ---------------------------------------------------------------------------------------

@@ -491,6 +491,9 @@ def test_warnings_point_at_the_line_that_called_fit(X, settings, kind):
         model.fit(X)
     line = inspect.currentframe().f_lineno - 1
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
+    with pytest.warns(kind) as caught:
+        make_pipeline(clone(model)).fit_predict(X)
+    assert {warning.filename for warning in caught} == {__file__}
 
 
 # Memory -------------------------------------------------------------------------------------------

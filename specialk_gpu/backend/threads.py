@@ -88,6 +88,11 @@ class _Chunks:
         self.results: list[Any] = [None] * len(chunks)
         self.lock, self.begun, self.done = Lock(), 0, 0
 
+    def stop(self) -> None:
+        """Let nobody take another chunk."""
+        with self.lock:
+            self.begun = len(self.chunks)
+
     def work(self, stage: str = "") -> None:
         """Work until none are left, or one has failed; tell how many are done, if named."""
         while True:
@@ -98,7 +103,7 @@ class _Chunks:
             try:
                 self.results[i] = self.function(self.chunks[i])
             except BaseException:
-                self.begun = len(self.chunks)  # nobody takes another
+                self.stop()
                 raise
             with self.lock:
                 self.done += 1
@@ -120,11 +125,12 @@ def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str
     with one_blas_thread:
         pool = _pool(n_threads(), os.getpid())
         others = [pool.submit(work.work) for _ in range(n_workers - 1)]
-        _worker.busy = True
         try:
+            _worker.busy = True
             work.work(stage)
         finally:
             _worker.busy = False
+            work.stop()
             wait(others)
         for other in others:
             other.result()

@@ -71,6 +71,9 @@ class Tree(NamedTuple):
     def clusters(self, k: int) -> np.ndarray:
         """Return the cluster of each leaf (K,) where k are left, by falling size of the cluster."""
         K = self.n_leaves
+        if not 1 <= k <= K:
+            msg = f"k must lie between 1 and {K}, got {k}."
+            raise ValueError(msg)
         node = np.arange(K)
         for i, (a, b) in enumerate(self.children[: K - k].tolist()):
             node[(node == a) | (node == b)] = K + i

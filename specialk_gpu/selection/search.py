@@ -129,6 +129,8 @@ def search(
         If `max_clusters` ended the search, or clusters have very few rows.
     """
     m, log_alpha = graphs.n_distinct, math.log(alpha)
+    n_clusters = None if n_clusters is None else int(n_clusters)  # of NumPy, perhaps
+    min_clusters = int(min_clusters)
     most = n_clusters or min(m, max_clusters or m)
     powerless = graphs.attainable_log_p() > log_alpha
     wish = _Wish(log_alpha, n_clusters, min_clusters, most, powerless)
@@ -141,14 +143,15 @@ def search(
     merged = _of_least_p(trees, k) if n_clusters is None else _first_clear(trees, k, log_alpha)
     is_tested = n_clusters is None and k > min_clusters
     with backend_of(merged.leaf).narrow_block(0):
-        tree, membership, gaps = _polish(graphs, merged, k, log_alpha if is_tested else math.inf)
+        least = min_clusters if is_tested else k
+        tree, membership, gaps = _polish(graphs, merged, k, least, log_alpha)
         for gap in gaps:  # polishing has shown that these levels are none
             log_p[k - 1] = max(log_p[k - 1], gap)
             k -= 1
         limit_reached = n_clusters is None and min_clusters < most < k
         if k > most:
             k = most
-            tree, membership, _ = _polish(graphs, merged, k, math.inf)
+            tree, membership, _ = _polish(graphs, merged, k, k, log_alpha)
     log_p[k - 1] = min(log_p[k - 1], tree.log_p[k - 1])
     log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
     log_p[k:] = np.maximum.accumulate(log_p[k:])
@@ -283,9 +286,9 @@ def _walk_or_stay(graph: CutGraph, labels: Any, k: int) -> Any:
 
 
 def _polish(
-    graphs: CutGraphs, tree: Tree, k: int, log_alpha: float
+    graphs: CutGraphs, tree: Tree, k: int, least: int, log_alpha: float
 ) -> tuple[Tree, Any, list[float]]:
-    """Polish the k clusters of a tree, and merge them while their least clear gap is above alpha.
+    """Polish the k clusters of a tree; merge down to `least` where a gap is no longer clear.
 
     Returns the tree of the polished clusters, of all rows; the shares of walks (m, k'), in the
     order of its clusters; and the log p of each level that was given up.
@@ -295,7 +298,7 @@ def _polish(
     cluster, gaps, own = tree.clusters(k), [], float(tree.log_p[k - 1])
     before = tree.labels(k)
     labels, shares = polished(graphs.near, before, k)
-    while k > 1 and log_alpha < 0:
+    while k > least:
         gap = least_gap(graphs, labels, k)
         own = gap.log_p
         if own <= log_alpha:
@@ -343,6 +346,8 @@ def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: 
         if level < wish.n_clusters:
             return f"only {level} clusters of the rows can be told apart: no more are possible"
         return "fixed by n_clusters: not tested"
+    if level == k < wish.min_clusters:
+        return f"only {level} clusters of the rows can be told apart: no more are possible"
     if level == 1:
         return "start: one cluster, nothing to test"
     if level == wish.min_clusters:

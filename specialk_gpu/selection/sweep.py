@@ -169,6 +169,8 @@ def sweep(
     counts |= {"n_clusters": n_clusters, "min_clusters": min_clusters, "max_clusters": max_clusters}
     _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping, counts)
     m, n = D.shape
+    n_clusters = None if n_clusters is None else int(n_clusters)  # of NumPy, perhaps
+    min_clusters, max_clusters = int(min_clusters), int(max_clusters)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
