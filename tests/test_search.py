@@ -215,9 +215,9 @@ def test_power_does_not_matter_where_nothing_is_tested(settings):
 
 
 def test_no_power_is_told_apart_from_one_cluster():
-    X, _ = make_blobs(20, centers=[(0, 0), (100, 0)], random_state=0)
+    X, _ = make_blobs(14, centers=[(0, 0)], random_state=0)
     model = SpecialK(backend="numpy", random_state=0)
-    with pytest.warns(PowerWarning, match="20 rows are too few for a split to be accepted"):
+    with pytest.warns(PowerWarning, match="14 rows are too few for a split to be accepted"):
         model.fit(X)
     assert model.n_clusters_ == 1
     assert {step.reason for step in model.path_[1:]} == {NO_POWER}
@@ -489,3 +489,34 @@ def test_bootstrap_samples_are_seldom_split():
         X = rng.standard_normal((1000, 2))[rng.integers(1000, size=1000)]
         split += on_host(X, alpha=0.05).n_clusters_ > 1
     assert split <= 4  # at 5 %, more than that once in 400
+
+
+# -- rows that are all alike ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("k", "size"), [(2, 20), (2, 50), (2, 99), (12, 20)])
+def test_cliques_joined_by_single_edges_are_told_apart(bk, k, size):
+    W = np.kron(np.eye(k), np.ones((size, size)) - np.eye(size))
+    for i in range(k if k > 2 else 1):
+        a, b = i * size + size - 1, (i + 1) % k * size
+        W[a, b] = W[b, a] = 1
+    for seed in range(3):
+        model = fit_on(bk, W, affinity="precomputed", random_state=seed)
+        assert model.n_clusters_ == k
+        truth = np.repeat(np.arange(k), size)
+        assert adjusted_rand_score(truth, bk.to_numpy(model.labels_)) > 0.98
+
+
+@pytest.mark.parametrize("name", ["complete", "star", "hypercube", "bipartite", "multipartite"])
+def test_graphs_whose_rows_are_all_alike_are_one_cluster(bk, name):
+    if name == "star":
+        W = np.zeros((101, 101))
+        W[0, 1:] = W[1:, 0] = 1
+    elif name == "hypercube":
+        number = np.arange(512)
+        different = number[:, None] ^ number
+        W = ((different > 0) & (different & (different - 1) == 0)).astype(float)
+    else:
+        side = np.arange(120) // {"complete": 1, "bipartite": 60, "multipartite": 40}[name]
+        W = (side[:, None] != side).astype(float)
+    assert fit_on(bk, W, affinity="precomputed").n_clusters_ == 1

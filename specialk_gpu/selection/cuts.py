@@ -27,6 +27,7 @@ CERTAIN = 1e-4  # share of walks below which the order of rows is not known
 TOUCHING = 0.01  # weight of the edges between two parts from which they touch
 PIECE = 0.1  # share of a part from which a component of it is a part of its own
 MIXED = 0.004  # gap between the leading eigenvalues of lazy walks that mix soon
+ALIKE = 5  # rows with the same neighbours, more than which are looked for
 CHUNK = 2**18  # rows and edges that the host looks at together
 
 
@@ -46,6 +47,8 @@ class CutGraph(NamedTuple):
         The row of each entry of S.
     row, column, weight : arrays of shape (e,)
         Its edges, each once.
+    twins : float64 array of shape (m,), or None
+        A number that rows share whose neighbours are the same; None where there are few such rows.
     """
 
     S: Any
@@ -56,6 +59,7 @@ class CutGraph(NamedTuple):
     row: Any
     column: Any
     weight: Any
+    twins: Any = None
 
 
 def prepare(W: Any) -> CutGraph:
@@ -87,7 +91,27 @@ def prepare(W: Any) -> CutGraph:
         steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
     edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return CutGraph(S, steps, order, place, row, *edges)
+    return CutGraph(S, steps, order, place, row, *edges, _twins(bk, S, row))
+
+
+def _twins(bk: ModuleType, S: Any, row: Any) -> Any:
+    """Return a number for each row that its twins share, or None where few rows have twins.
+
+    Twins have the same neighbours, themselves left out, as the rows of a clique have. Neighbours
+    are compared by sums of random integers, exact in any order.
+    """
+    xp, m = bk.xp, S.shape[0]
+    number = bk.asarray(np.random.RandomState(0).randint(1, 2**31, size=m).astype(np.float64))
+    apart = bk.bin_sums(row, number[S.indices], m)  # of twins that no edge joins
+    joined = apart + number
+    many = []
+    for sums in (apart, joined):
+        in_order = xp.sort(sums)
+        many.append((in_order[ALIKE:] == in_order[: max(m - ALIKE, 0)]).any())
+    if not bool(xp.stack(many).any()):
+        return None
+    _, group, count = xp.unique(joined, return_inverse=True, return_counts=True)
+    return xp.where(count[group] > 1, joined, -apart)
 
 
 def walk(graph: CutGraph, labels: Any, k: int) -> Any:
@@ -185,6 +209,7 @@ class Cuts:
         self._members[:K] = np.eye(K, dtype=bool)
         order = xp.argsort(part, kind="stable")  # from here on, rows are in this order
         self._rows, self._part = order, part[order]
+        self._twins = None if graph.twins is None else graph.twins[order]
         self._shares = xp.empty((2 * K, m))
         self._shares[:K] = walk(graph, part, K)[order].T
         place = xp.empty(m, dtype=np.int32)
@@ -317,7 +342,10 @@ class Cuts:
             xp.concatenate([self._shares[node][part] for part in rows]) for node in pair.tolist()
         )
         f = other / (own + other)  # not both 0: a row is in one of them, or walks reach one
-        order = xp.argsort(f)
+        twins = None
+        if self._twins is not None:
+            twins = xp.concatenate([self._twins[part] for part in rows])
+        order = _order(xp, f, twins)
         rank = xp.empty(f.size, dtype=np.int32)
         rank[order] = xp.arange(f.size, dtype=np.int32)
         place, start = xp.empty(self._part.size, dtype=np.int32), 0
@@ -330,7 +358,7 @@ class Cuts:
         weight = xp.concatenate([self._edge_weights[group] for group in groups])
         opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
-        return xp.cumsum(opened - closed), _known(xp, f[order])
+        return xp.cumsum(opened - closed), _known(xp, f, twins, order)
 
     def _profiles(
         self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray
@@ -343,8 +371,8 @@ class Cuts:
         at, of_pair = _expanded(bk, self._first_row[part], counts, pair)
         nodes = bk.asarray(np.ascontiguousarray(pairs.T))
         own, other = (self._shares[node[of_pair], at] for node in nodes)
-        f = other / (own + other)
-        order = xp.argsort(f)
+        f, twins = other / (own + other), None if self._twins is None else self._twins[at]
+        order = _order(xp, f, twins)
         order = order[xp.argsort(of_pair[order], kind="stable")]
         rank = xp.empty(f.size, dtype=np.int32)
         rank[order] = xp.arange(f.size, dtype=np.int32)
@@ -359,7 +387,7 @@ class Cuts:
             ends.append(rank[shift[of_pair * self.K + self._part[row]] + row])
         opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
-        known = _known(xp, f[order])
+        known = _known(xp, f, twins, order)
         known[bk.asarray(np.cumsum(self.sizes[pairs].sum(axis=1)) - 1)] = False
         return xp.cumsum(opened - closed), known
 
@@ -379,10 +407,24 @@ class Cuts:
         return at + 1 - int(self.sizes[pair[0]]), cuts[at]
 
 
-def _known(xp: ModuleType, f: Any) -> Any:
-    """Say after which rows, in the order of f, walks tell the order; not after the last."""
+def _order(xp: ModuleType, f: Any, twins: Any) -> Any:
+    """Return the order of rows by f, twins beside each other."""
+    return xp.argsort(f) if twins is None else xp.lexsort(xp.stack([twins, f]))
+
+
+def _known(xp: ModuleType, f: Any, twins: Any, order: Any) -> Any:
+    """Say after which rows, in their order, a cut is known; not after the last.
+
+    Walks must tell the order of the rows on both sides; or these are twins, whose order does not
+    matter to the weight of the cut.
+    """
+    f = f[order]
+    clear = f[1:] > f[:-1]
+    if twins is not None:
+        twins = twins[order]
+        clear |= (f[1:] == f[:-1]) & (twins[1:] == twins[:-1])
     known = xp.zeros(f.size, dtype=bool)
-    known[:-1] = (f[1:] > f[:-1]) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
+    known[:-1] = clear & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
     return known
 
 
