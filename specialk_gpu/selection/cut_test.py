@@ -167,7 +167,7 @@ class CutGraphs:
     def near(self) -> CutGraph:
         """The graph that was given, or that of the 10 neighbours of distinct rows."""
         if self._W is not None and self._groups is None:
-            return prepare(self._W)
+            return prepare(self._W, twins=self._X is None)
         return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
 
     @cached_property
@@ -205,7 +205,8 @@ class CutGraphs:
         row has more neighbours than that leaves room for, they cannot be separate.
         """
         m = self.near.S.shape[0]
-        if not self.near.S.nnz or m < 2 * (self.least_neighbors + 1) - 1e-6:
+        crowded = m < 2 * (self.least_neighbors + 1) - 1e-6
+        if not self.near.S.nnz or (crowded and self.near.twins is None):
             return 0.0
         within = m / 8
         return float(log_p_of(0.0, within, m / within, "rows" if self.has_rows else "graph"))

@@ -27,6 +27,7 @@ CERTAIN = 1e-4  # share of walks below which the order of rows is not known
 TOUCHING = 0.01  # weight of the edges between two parts from which they touch
 PIECE = 0.1  # share of a part from which a component of it is a part of its own
 MIXED = 0.004  # gap between the leading eigenvalues of lazy walks that mix soon
+FEW = 2**13  # rows of a part whose order is made surer
 ALIKE = 5  # rows with the same neighbours, more than which are looked for
 CHUNK = 2**18  # rows and edges that the host looks at together
 
@@ -62,9 +63,10 @@ class CutGraph(NamedTuple):
     twins: Any = None
 
 
-def prepare(W: Any) -> CutGraph:
+def prepare(W: Any, *, twins: bool = False) -> CutGraph:
     """Prepare a symmetric csr_matrix (m, m) of similarities; a row's own entry does not count.
 
+    `twins` are looked for in graphs that are given: those of neighbours have few.
     W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
     """
     bk = backend_of(W)
@@ -91,7 +93,7 @@ def prepare(W: Any) -> CutGraph:
         steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
     edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return CutGraph(S, steps, order, place, row, *edges, _twins(bk, S, row))
+    return CutGraph(S, steps, order, place, row, *edges, _twins(bk, S, row) if twins else None)
 
 
 def _twins(bk: ModuleType, S: Any, row: Any) -> Any:
@@ -441,7 +443,8 @@ def heaviest_cut(A: Any) -> float:
     A, lazy = _largest_component(A)
     if A.shape[0] < 3:
         return 0.0
-    return _heaviest_along(A, eigenpairs(lazy, 2, tol=1e-4, random_state=0).vectors)
+    tol = 1e-5 if A.shape[0] <= FEW else 1e-4  # along a long thread it takes long
+    return _heaviest_along(A, eigenpairs(lazy, 2, tol=tol, random_state=0).vectors)
 
 
 def heaviest_cut_if_mixed(A: Any) -> float:
