@@ -37,7 +37,7 @@ MANY = 4  # times as many rows, from which on that pays
 SAMPLE_CLUSTERS = 64  # at most
 SAMPLE_PATIENCE = 7
 FAR = 2  # times fewer starts from all rows, beside those from a sample
-MORE = 2  # candidates of a sample than starts, to go on from with all rows
+MORE = 2  # clusterings of a sample, beside `n_init`, to go on from with all rows
 MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
 TINY = 1e-100  # squares of smaller differences lose digits, or vanish
 

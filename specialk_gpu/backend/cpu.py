@@ -124,11 +124,11 @@ def device_of(x: Any) -> AbstractContextManager:
     return one_blas_thread if few else nullcontext()
 
 
-def narrow_block(width: int) -> AbstractContextManager:
-    """Return a context for work on a block of so many vectors.
+def narrow_block(width: int = 1) -> AbstractContextManager:
+    """Return a context for work on a block of `width` vectors.
 
-    On the host: in which products take one thread, if the block is narrow. Threads of BLAS would
-    gain little, and keep the cores that `map_chunks` could use.
+    On the host, products of a narrow block take one thread in it: those of BLAS would gain little,
+    and wait on cores that `map_chunks` could use.
     """
     return one_blas_thread if width < THREAD_COLUMNS else nullcontext()
 

@@ -202,7 +202,7 @@ def device_of(x: Any) -> AbstractContextManager:
     return cp.cuda.Device(index) if int(kind) in (2, 13) else nullcontext()  # not the host's
 
 
-def narrow_block(width: int) -> AbstractContextManager:  # noqa: ARG001
+def narrow_block(width: int = 1) -> AbstractContextManager:  # noqa: ARG001
     """See `cpu.narrow_block`; on the device nothing changes."""
     return nullcontext()
 

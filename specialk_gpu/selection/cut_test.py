@@ -202,7 +202,8 @@ class CutGraphs:
         """Return the lowest log p that two perfectly separated clusters could reach.
 
         They are complete graphs, halves of which are joined by an eighth of all rows. Where each
-        row has more neighbours than that leaves room for, they cannot be separate.
+        row has more neighbours than that leaves room for, they cannot be separate, unless rows are
+        twins: then cuts are known inside complete graphs of any size.
         """
         m = self.near.S.shape[0]
         crowded = m < 2 * (self.least_neighbors + 1) - 1e-6

@@ -27,8 +27,8 @@ CERTAIN = 1e-4  # share of walks below which the order of rows is not known
 TOUCHING = 0.01  # weight of the edges between two parts from which they touch
 PIECE = 0.1  # share of a part from which a component of it is a part of its own
 MIXED = 0.004  # gap between the leading eigenvalues of lazy walks that mix soon
-FEW = 2**13  # rows of a part whose order is made surer
-ALIKE = 5  # rows with the same neighbours, more than which are looked for
+FEW = 2**13  # rows of a part, up to which its order is computed to more digits
+ALIKE = 5  # more rows than that must have the same neighbours, or twins are left alone
 CHUNK = 2**18  # rows and edges that the host looks at together
 
 
@@ -66,8 +66,8 @@ class CutGraph(NamedTuple):
 def prepare(W: Any, *, twins: bool = False) -> CutGraph:
     """Prepare a symmetric csr_matrix (m, m) of similarities; a row's own entry does not count.
 
-    `twins` are looked for in graphs that are given: those of neighbours have few.
-    W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
+    `twins` says to look for rows with the same neighbours; it is meant for graphs that are given,
+    as graphs of nearest neighbours have few of them. W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
     """
     bk = backend_of(W)
     xp = bk.xp

@@ -142,7 +142,7 @@ def search(
     k = min(max(k, min_clusters), len(log_p))
     merged = _of_least_p(trees, k) if n_clusters is None else _first_clear(trees, k, log_alpha)
     is_tested = n_clusters is None and k > min_clusters
-    with backend_of(merged.leaf).narrow_block(0):
+    with backend_of(merged.leaf).narrow_block():
         least = min_clusters if is_tested else k
         tree, membership, gaps = _polish(graphs, merged, k, least, log_alpha)
         for gap in gaps:  # polishing has shown that these levels are none
@@ -199,7 +199,7 @@ def _side_by_side(bk: ModuleType, function: Callable[[Any], Any], all_of: list[A
     """Return the results of a function, computed on all cores where there are many rows."""
     if m >= SHARED_ROWS:
         return bk.map_chunks(function, all_of[::-1])[::-1]  # the last take longest
-    with bk.narrow_block(0):
+    with bk.narrow_block():
         return [function(one) for one in all_of]
 
 
