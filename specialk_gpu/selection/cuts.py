@@ -67,7 +67,8 @@ def prepare(W: Any, *, twins: bool = False) -> CutGraph:
     """Prepare a symmetric csr_matrix (m, m) of similarities; a row's own entry does not count.
 
     `twins` says to look for rows with the same neighbours; it is meant for graphs that are given,
-    as graphs of nearest neighbours have few of them. W is not changed, and trusted; `specialk_gpu.affinity_matrix` checks one.
+    as graphs of nearest neighbours have few of them. W is not changed, and trusted;
+    `specialk_gpu.affinity_matrix` checks one.
     """
     bk = backend_of(W)
     xp = bk.xp
