@@ -12,10 +12,15 @@ length of the border explains, it has shortcut edges from one part of a set to a
 the turns of a roll, and the null distribution is wider. Parts smaller than their
 neighbourhoods keep the p of the first graph.
 
+Where the rows are known, a second test counts them along the line that joins two clusters
+(`valleys`), and the smaller p counts, twice. It is for short pairs, as those in many dimensions
+are, of whose cuts little is known; and in few dimensions for longer ones with a light border, if
+they are not bent.
+
 A part that no edge joins to others is compared with its own heaviest cut; and where the rows are
 known, its isolation is evidence by itself. Along a line, a gap is wider than the r spacings before
-it with probability 2^-r, in more dimensions with a smaller one, and there are m places for it; r is
-the least number of rows that a row on either side has nearer than the other side.
+it with probability 2^-r, in d dimensions 2^-rd, and there are m places for it; r is the least
+number of rows that a row on either side has nearer than the other side.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.duplicates import duplicate_groups
@@ -42,8 +48,11 @@ from specialk_gpu.selection.null_distribution import (
     SHORTEST,
     decisive_log_p,
     isolation_log_p,
+    least_of_two,
+    local_dimension,
     log_p_of,
 )
+from specialk_gpu.selection.valleys import Valleys, halves
 
 __all__ = ["CutGraphs", "Gap", "Parts", "cut_test", "has_shortcuts"]
 
@@ -51,6 +60,13 @@ NEAR, WIDE = 10, 30  # neighbours of a row in the first graph and in the second
 LEAST_ROWS = 3 * WIDE  # of a set with a second graph: in smaller ones most rows are neighbours
 THIN = 15  # weight of a cut, in the first graph, below which it says little
 SHORTCUTS = 2.5  # factor on the scale of the law for borders with shortcut edges
+SHORT = 25  # length of pairs up to which valleys are looked for
+ROUND, LONGEST = (
+    3,
+    5,
+)  # lengths for a root of the rows: of two round clusters; up to which it is done
+FEW_COLUMNS = 10  # of rows, up to which valleys of pairs that are not short are looked for
+LIGHT = math.log(0.5)  # log p of a cut that is lighter at its border than inside
 CLEAR = math.log(1e-4)  # log p from which a thin border, or an isolated part, needs no second look
 
 
@@ -69,6 +85,9 @@ class Gap(NamedTuple):
         0 where the isolation of a part decides.
     length : float
         Rows of the two sides together, divided by ``within``.
+    law : {"rows", "graph", "shortcuts", "valley", "isolation"}
+        What p is of: a cut, by the law of graphs of rows, of graphs that are given or of those with
+        shortcut edges; the rows along a line; or the gap around a part.
     """
 
     log_p: float
@@ -76,6 +95,7 @@ class Gap(NamedTuple):
     between: float
     within: float
     length: float
+    law: str = "rows"
 
 
 class Measured(NamedTuple):
@@ -93,6 +113,8 @@ class Measured(NamedTuple):
         Whether the second graph is to decide.
     density
         Weight of the edges between the two, for each row of the smaller.
+    law
+        What log_p is of, as in `Gap`.
     """
 
     log_p: np.ndarray
@@ -102,6 +124,7 @@ class Measured(NamedTuple):
     length: np.ndarray
     doubtful: np.ndarray
     density: np.ndarray
+    law: np.ndarray
 
     @property
     def ratio(self) -> np.ndarray:
@@ -175,6 +198,19 @@ class CutGraphs:
         """The 30 nearest neighbours of each distinct row, or all others if they are fewer."""
         return nearest_neighbors(self._distinct, min(WIDE, self._distinct.shape[0] - 1)).indices
 
+    @cached_property
+    def _halves(self) -> Any:
+        return halves(self._distinct)
+
+    def valleys(self, part: Any, K: int) -> Valleys:
+        """Return the valleys between parts, where `has_rows`."""
+        return Valleys(self._distinct, self._halves, part, K)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of the rows, or 0."""
+        return 0 if self._X is None else int(self._X.shape[1])
+
     @property
     def has_second(self) -> bool:
         """Whether the rows are known, and enough for a graph of 30 neighbours."""
@@ -234,7 +270,11 @@ class CutGraphs:
         inside[rows] = True
         across = inside[nearest] != inside[:, None]
         nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
-        return float(isolation_log_p(nearest.shape[0], int(nearer.min())))
+        dimension = 1.0
+        if rows.size <= WIDE + 1:
+            own = bk.to_numpy(self._distinct[rows]).astype(np.float64)
+            dimension = local_dimension(cdist(own, own))
+        return float(isolation_log_p(nearest.shape[0], int(nearer.min()), dimension))
 
 
 class Alone(NamedTuple):
@@ -285,6 +325,7 @@ class Parts:
         self.n_parts = len(self.owner)
         self.cuts = Cuts(graphs.near, self.part, self.n_parts)
         self._wide: Cuts | None = None
+        self._valleys: Valleys | None = None
         self._unions: list[tuple[int, int]] = []
         core = self.cuts.sizes[: self.n_parts] if core is None else core
         self.owner, self._core = (np.concatenate([x, np.zeros_like(x)]) for x in (self.owner, core))
@@ -336,17 +377,27 @@ class Parts:
             self._wide.unite(a, b)
         return self._wide
 
-    def test(self, pairs: np.ndarray) -> Measured:
-        """Test the borders of pairs (p, 2) that touch: look, and again where that is doubtful."""
-        found = self.look(pairs)
+    @property
+    def valleys(self) -> Valleys:
+        """The valleys between nodes."""
+        if self._valleys is None:
+            self._valleys = self._graphs.valleys(self.part, self.n_parts)
+        for a, b in self._unions[self._valleys.n_nodes - self.n_parts :]:
+            self._valleys.unite(a, b)
+        return self._valleys
+
+    def test(self, pairs: np.ndarray, nodes: np.ndarray) -> Measured:
+        """Test the borders of pairs (p, 2) of nodes that touch: look, and again where doubtful."""
+        found = self.look(pairs, nodes)
         again = np.flatnonzero(found.doubtful)
         if again.size:
-            second = self.look_again(pairs[again], found.within[again])
+            near = found.within[again], found.length[again]
+            second = self.look_again(pairs[again], nodes, *near)
             for known, new in zip(found, second, strict=True):
                 known[again] = new
         return found
 
-    def look(self, pairs: np.ndarray, below: float = math.inf) -> Measured:
+    def look(self, pairs: np.ndarray, nodes: np.ndarray, below: float = math.inf) -> Measured:
         """Test borders in the first graph.
 
         Thick cuts are judged there. Thin ones are doubtful, if they are not clear, their log p is
@@ -367,30 +418,69 @@ class Parts:
         between, within = self.cuts.borders(pairs, found[:, :n])
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         log_p = log_p_of(between, within, length, "graph")
-        doubtful = np.zeros(n, dtype=bool)
+        law, doubtful = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
         if self._graphs.has_rows:
             thick = within >= THIN
             log_p = np.where(thick, log_p_of(between, within, length, "rows"), log_p)
+            law[thick] = "rows"
             if self._graphs.has_second:
                 doubtful = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
+        known = ~doubtful
+        log_p[known], law[known] = self._or_valley(
+            pairs[known], nodes, log_p[known], law[known], length[known]
+        )
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
-        return self._measured(pairs, log_p, between, within, length, doubtful)
+        return self._measured(pairs, log_p, between, within, length, doubtful, law)
 
-    def look_again(self, pairs: np.ndarray, near: np.ndarray) -> Measured:
+    def look_again(
+        self, pairs: np.ndarray, nodes: np.ndarray, near: np.ndarray, near_length: np.ndarray
+    ) -> Measured:
         """Test borders in the second graph; `near` (p,) is what `within` was in the first."""
         if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
             between, within = np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T
         else:
             between, within = self.wide.measure(pairs)
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
-        wider = np.where(has_shortcuts(near, within), SHORTCUTS, 1.0)
-        log_p = log_p_of(between, within, length, "rows", wider)
+        shortcuts = has_shortcuts(near, within)
+        log_p = log_p_of(between, within, length, "rows", np.where(shortcuts, SHORTCUTS, 1.0))
+        law = np.where(shortcuts, "shortcuts", "rows").astype(object)
+        log_p, law = self._or_valley(pairs, nodes, log_p, law, near_length)
         doubtful = np.zeros(len(pairs), dtype=bool)
-        return self._measured(pairs, log_p, between, within, length, doubtful)
+        return self._measured(pairs, log_p, between, within, length, doubtful, law)
+
+    def _or_valley(
+        self,
+        pairs: np.ndarray,
+        nodes: np.ndarray,
+        log_p: np.ndarray,
+        law: np.ndarray,
+        length: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Return the better p of the cut and of the valley, and what it is of.
+
+        Lengths are those in the first graph.
+        """
+        log_p, law = log_p.copy(), law.copy()
+        if not self._graphs.has_rows:
+            return log_p, law
+        spread = np.sqrt(self.cuts.sizes[pairs].sum(axis=1))
+        asked = length <= SHORT
+        if self._graphs.n_columns <= FEW_COLUMNS:
+            asked |= (length <= LONGEST * spread) & (log_p < LIGHT)
+        asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
+        if asked.size:
+            long = length[asked] > SHORT
+            deep = long & (length[asked] > ROUND * spread[asked])
+            valley = self.valleys.log_p(pairs[asked], nodes, long, deep)
+            law[asked[valley < log_p[asked]]] = "valley"
+            log_p[asked] = least_of_two(log_p[asked], valley)
+        return log_p, law
 
     def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
+        *found, law = found
         density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
-        return Measured(log_p, self._isolation[pairs].min(axis=1), *found, density)
+        isolation = self._isolation[pairs].min(axis=1)
+        return Measured(log_p, isolation, *found, density, law)
 
     def alone(self, node: int, others: np.ndarray) -> Alone | None:
         """Look at a node that no edge of the first graph joins to others.
@@ -457,11 +547,12 @@ def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
         alone |= lonely(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
     pairs = touching_pairs(parts, nodes)
     pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]  # may touch in the second
-    tested = parts.test(pairs)
+    tested = parts.test(pairs, nodes)
     log_p = decisive_log_p(tested.log_p, tested.isolation, k)
     for i, pair in enumerate(np.sort(parts.owner[pairs], axis=1).tolist()):
         measured = (float(x[i]) for x in (tested.between, tested.within, tested.length))
-        found.append((float(tested.ratio[i]), Gap(float(log_p[i]), tuple(pair), *measured)))
+        law = "isolation" if log_p[i] == tested.isolation[i] < 0 else tested.law[i]
+        found.append((float(tested.ratio[i]), Gap(float(log_p[i]), tuple(pair), *measured, law)))
     bordering = set(parts.owner[pairs].ravel().tolist())
     by_cluster: dict[int, Gap] = {}
     for node, one in alone.items():
@@ -472,7 +563,9 @@ def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
         pair = tuple(sorted((own, int(others.argmax()))))
         n_rows = int(counts[own] + others.max())
         length = n_rows / one.within if one.within else 0.0
-        gap = Gap(one.log_p(n_rows, k), pair, 0.0, one.within, length)
+        log_p = one.log_p(n_rows, k)
+        law = "isolation" if log_p == one.isolation < 0 else one.law
+        gap = Gap(log_p, pair, 0.0, one.within, length, law)
         by_cluster[own] = min(gap, by_cluster.get(own, gap))
     found += [(0.0, gap) for gap in by_cluster.values()]
     return max(found, key=lambda one: (one[1].log_p, one[0], one[1].pair))[1]

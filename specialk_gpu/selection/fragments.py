@@ -37,6 +37,7 @@ RESOLUTIONS = (
     Resolution(signed=True, n_fragments=20),
     Resolution(signed=True, n_fragments=60),
     Resolution(signed=False, n_fragments=30),
+    Resolution(signed=True, n_fragments=5),  # few: what noise lies around goes with its cluster
 )
 
 
@@ -52,8 +53,10 @@ def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Reso
         wanted.append(Resolution(signed=False, n_fragments=exactly))
     else:
         wanted = list(RESOLUTIONS)
-        while wanted[-2].n_fragments < SPARE * least:
-            wanted.insert(-1, wanted[-2]._replace(n_fragments=2 * wanted[-2].n_fragments))
+        finest = max(one.n_fragments for one in wanted)
+        while finest < SPARE * least:
+            finest *= 2
+            wanted.append(Resolution(signed=True, n_fragments=finest))
     most = max(2, m // ROWS_EACH, least)
     wanted = [one._replace(n_fragments=min(one.n_fragments, most, m)) for one in wanted]
     return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]

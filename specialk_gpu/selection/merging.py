@@ -162,10 +162,10 @@ class _Gaps:
         self.log_p = np.full(shape, -math.inf)  # of pairs that touch, not multiplied
         self.ratio = np.full(shape, -math.inf)
         self.density = np.full(shape, -math.inf)
-        self.isolation, self.within = np.zeros(shape), np.zeros(shape)
+        self.isolation, self.within, self.length = (np.zeros(shape) for _ in range(3))
         self.doubtful = np.zeros(shape, dtype=bool)
         self._tables = self.log_p, self.ratio, self.density, self.isolation
-        self._tables += self.within, self.doubtful
+        self._tables += self.within, self.length, self.doubtful
         self.alone: dict[int, Alone] = {}
 
     def strongest(self, node: int, others: np.ndarray) -> set[tuple[int, int]]:
@@ -176,16 +176,19 @@ class _Gaps:
         first = first[~np.isfinite(self.log_p[node, first])]
         return {(min(node, other), max(node, other)) for other in first.tolist()}
 
-    def look(self, pairs: set[tuple[int, int]], *, again: bool = False) -> None:
-        """Test pairs that touch, in the first graph, or again in the second."""
+    def look(self, pairs: set[tuple[int, int]], nodes: np.ndarray, *, again: bool = False) -> None:
+        """Test pairs of nodes that touch, in the first graph, or again in the second."""
         if not pairs:
             return
         ends = np.array(sorted(pairs), dtype=np.int64)
         i, j = ends.T
         parts = self.parts
-        tested = parts.look_again(ends, self.within[i, j]) if again else parts.look(ends, 0.0)
+        if again:
+            tested = parts.look_again(ends, nodes, self.within[i, j], self.length[i, j])
+        else:
+            tested = parts.look(ends, nodes, 0.0)
         found = tested.log_p, tested.ratio, tested.density, tested.isolation
-        found += tested.within, tested.doubtful
+        found += tested.within, tested.length, tested.doubtful
         for table, column in zip(self._tables, found, strict=True):
             table[i, j] = table[j, i] = column
 
@@ -204,8 +207,8 @@ class _Gaps:
         A pair whose border is no lighter than the cuts inside is not doubtful here.
         """
         pairs = {tuple(pair) for pair in touching_pairs(self.parts, nodes).tolist()}
-        self.look({pair for pair in pairs if not np.isfinite(self.log_p[pair])})
-        self.look({pair for pair in pairs if self.doubtful[pair]}, again=True)
+        self.look({pair for pair in pairs if not np.isfinite(self.log_p[pair])}, nodes)
+        self.look({pair for pair in pairs if self.doubtful[pair]}, nodes, again=True)
 
     def _largest(self, nodes: np.ndarray) -> float:
         alone = self.decisive_alone(nodes).values()
@@ -271,7 +274,7 @@ def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
     gaps = _Gaps(parts)
     for node in alive.tolist():
         gaps.alone |= lonely(parts, node, alive)
-    gaps.look({pair for node in alive.tolist() for pair in gaps.strongest(node, alive)})
+    gaps.look({pair for node in alive.tolist() for pair in gaps.strongest(node, alive)}, alive)
     while len(alive) > 1:
         log_p[len(alive) - 1], ratio[len(alive) - 1] = gaps.level(alive)
         fresh, levels = set(), []
@@ -285,7 +288,7 @@ def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
             else:  # a stands alone
                 gaps.inherit(b, new)
             fresh |= gaps.strongest(new, alive)
-        gaps.look(fresh)
+        gaps.look(fresh, alive)
         for nodes in levels[1:]:
             log_p[len(nodes) - 1], ratio[len(nodes) - 1] = gaps.level(nodes)
     content = np.array(children, dtype=np.int64).reshape(-1, 2), log_p, ratio

@@ -25,7 +25,15 @@ from typing import Any
 import numpy as np
 from scipy.special import log_ndtr
 
-__all__ = ["decisive_log_p", "isolation_log_p", "log_p_of", "null_law", "z_of"]
+__all__ = [
+    "decisive_log_p",
+    "isolation_log_p",
+    "least_of_two",
+    "local_dimension",
+    "log_p_of",
+    "null_law",
+    "z_of",
+]
 
 ROUGH = 0.7  # weight of a smooth cut divided by that of a rough one
 SHORTEST = 1e-300  # in place of a length of 0
@@ -78,10 +86,29 @@ def decisive_log_p(log_p: Any, isolation: Any, k: int) -> np.ndarray:
     return np.minimum(np.minimum(0.0, log_p + math.log(k - 1)), isolation)
 
 
-def isolation_log_p(n_rows: int, n_nearer: Any) -> np.ndarray:
+def least_of_two(log_p: Any, other: Any) -> np.ndarray:
+    """Return the log p of the better of two tests: twice the smaller p, and at most 1."""
+    return np.minimum(0.0, np.minimum(log_p, other) + math.log(2))
+
+
+def isolation_log_p(n_rows: int, n_nearer: Any, dimension: float = 1.0) -> np.ndarray:
     """Return the log p of a gap with `n_nearer` rows nearer than its far side.
 
-    An upper bound: along a line one gap of n_rows has the probability 2^-n_nearer, in more
-    dimensions a smaller one.
+    Along a line one gap of n_rows has the probability 2^-n_nearer at most. In d dimensions each of
+    these rows is nearer, rather than in the gap, with a probability that is at most the d-th power.
     """
-    return np.minimum(0.0, math.log(n_rows) - np.asarray(n_nearer) * math.log(2))
+    bits = np.asarray(n_nearer) * dimension
+    return np.minimum(0.0, math.log(n_rows) - bits * math.log(2))
+
+
+def local_dimension(distances: np.ndarray, most: float = 2.0) -> float:
+    """Return the dimension in which rows (s) lie by their distances (s, s), from 1 to `most`.
+
+    The mean logarithm of the farthest distance of a row divided by another is the reciprocal of it
+    [LB05]; where rows are equal, or few, it is 1.
+    """
+    D = np.sort(distances, axis=1)[:, 1:]
+    if D.shape[1] < 3 or not D.all():
+        return 1.0
+    mean = np.log(D[:, -1:] / D[:, :-1]).mean()
+    return float(np.clip(1 / mean, 1.0, most)) if mean > 0 else 1.0

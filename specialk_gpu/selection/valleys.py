@@ -1,0 +1,313 @@
+"""Valleys: whether rows are rare half-way between two clusters, along the line that joins them.
+
+A cut of a short cluster, as clusters in many dimensions are, says little. But along the line from
+the mean of one cluster to that of the other, rows of two clusters lie on two peaks with a valley
+between them. Rows of one cluster with a log-concave density have a single peak along any line, and
+still have it if only those in a convex region are counted (Prékopa).
+
+So that no row is counted by what was made of it, the rows are divided into two halves. The means of
+one half give the line and the region; the rows of the other half are counted in three windows: one
+where they are rare, and one on either side. Where these are is chosen in the first half. If there
+is one peak, the density in the middle is at least the mean density on one of the two sides, and a
+row that is in one of two windows is in the middle one with a known probability or a greater: p is
+binomial, the larger of the two sides. Both halves take both parts, and their counts are added.
+
+The region is what lies nearer to the point half-way than to the mean of any other cluster,
+whichever cluster its rows were put in: where a third cluster was cut from between two, they would
+have a valley that is none.
+
+Curved clusters have valleys of their own. So pairs that are long, which in many dimensions few are,
+are asked for more: see `Valleys.log_p`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import bdtr
+
+from specialk_gpu.backend import backend_of
+
+__all__ = ["Valleys", "halves"]
+
+BINS = 32  # along the line, from one mean to the other; as many on either side of them
+VALLEY, SIDE = 10, 16  # bins of the window in the middle, and of those on its sides
+SMOOTH = 7  # bins by which windows are moved, and counts averaged, where they are chosen
+MARGIN = 0.45  # of the way from the point half-way to another mean, up to which rows are counted
+DEEP = 0.5  # density of a valley, for each in the lower peak, that bent clusters have of themselves
+BENT = 0.8  # deviations between the rows of a valley and the line, from which a pair is bent
+HALF_DEVIATION, ON_THE_LINE = 0.5, 0.15  # share of these rows that must be so near to the line
+FEWEST = 3  # rows of a cluster in either half
+LEAST_P = 1e-300
+CHUNK = 2**20  # pairs times rows, or entries of rows, that are looked at together
+
+
+def halves(X: Any, chunk: int = CHUNK) -> Any:
+    """Divide rows (m, d) into two halves, whatever their order, and return a bool array (m,).
+
+    Their projections on a random line are sorted, and every other row is in the second half.
+    """
+    bk = backend_of(X)
+    direction = bk.asarray(np.random.default_rng(0).standard_normal(X.shape[1]))
+    place = bk.xp.concatenate([rows @ direction for _, rows in _in_chunks(X, 0.0, chunk)])
+    half = bk.xp.empty(X.shape[0], dtype=bool)
+    half[bk.xp.argsort(place, kind="stable")] = bk.xp.arange(X.shape[0]) % 2 == 1
+    return half
+
+
+class _Means(NamedTuple):
+    """The means of n nodes.
+
+    Attributes
+    ----------
+    products : array of shape (n, m)
+        Of a row with the mean of a node's rows in the other half.
+    inner : array of shape (n, n)
+        Products of means, of one half with those of the other: so they hold no chance.
+    nearest, who : arrays of shape (3, m)
+        The three nodes nearest to each row, and product less half the square of their means; of
+        shape (0, m) if there are two nodes.
+    """
+
+    products: Any
+    inner: Any
+    nearest: Any
+    who: Any
+
+
+class Valleys:
+    """The means of the parts of a set, and of unions of them, and the valleys between two.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+    half : bool array of shape (m,)
+        Of `halves`.
+    part : int32 array of shape (m,)
+        The part of each row, in 0, ..., K - 1; unions have the numbers that follow.
+    K : int
+
+    Notes
+    -----
+    Holds 2 K m products. Costs two products of X with 2 K columns, and for each pair some passes
+    over the rows.
+    """
+
+    def __init__(self, X: Any, half: Any, part: Any, K: int) -> None:
+        self._bk = bk = backend_of(X)
+        xp, (m, d) = bk.xp, X.shape
+        self.n_nodes = K
+        self._X, self._half, self._mean = X, half, X.mean(axis=0, dtype=np.float64)
+        number = part + K * half
+        names = xp.arange(2 * K, dtype=number.dtype)
+        sums = xp.zeros((2 * K, d))
+        for own, rows in _in_chunks(X, self._mean):
+            sums += (number[own] == names[:, None]).astype(np.float64) @ rows
+        first, second = sums[:K], sums[K:]
+        self._sums, self._counts = xp.zeros((2, 2 * K, d)), np.zeros((2, 2 * K))
+        self._sums[0, :K], self._sums[1, :K] = first, second
+        self._counts[:, :K] = bk.to_numpy(xp.bincount(number, minlength=2 * K)).reshape(2, K)
+        self._dots = xp.empty((2 * K, m))  # of a row, and the sum of a node in the other half
+        for own, rows in _in_chunks(X, self._mean):
+            self._dots[:K, own] = xp.where(half[own], first @ rows.T, second @ rows.T)
+
+    def unite(self, a: int, b: int) -> None:
+        """Make the union of two nodes, with the next number."""
+        new = self.n_nodes
+        self.n_nodes += 1
+        for known in (self._counts, self._sums):
+            known[:, new] = known[:, a] + known[:, b]
+        self._bk.xp.add(self._dots[a], self._dots[b], out=self._dots[new])
+
+    def log_p(
+        self, pairs: np.ndarray, nodes: np.ndarray, long: np.ndarray, deep: np.ndarray
+    ) -> np.ndarray:
+        """Return the natural logarithm of the p of valleys.
+
+        Parameters
+        ----------
+        pairs : int array of shape (p, 2)
+        nodes : int array of shape (n,)
+            All clusters, these among them.
+        long : bool array of shape (p,)
+            Of pairs that may be bent. Their p is 1 if the rows in the valley are not spread about
+            the line: if these are to one side of it, as in an arc, or on all sides, as in a ring.
+        deep : bool array of shape (p,)
+            Whether the valley has to be deeper than that of a bent cluster.
+
+        Returns
+        -------
+        float64 array of shape (p,)
+            0 where a cluster has fewer than 3 rows in a half, or its means are not apart.
+        """
+        found = np.zeros(len(pairs))
+        nodes = nodes[self._counts[:, nodes].min(axis=0) >= FEWEST]
+        index = np.full(self._counts.shape[1], -1)
+        index[nodes] = np.arange(nodes.size)
+        ends = index[pairs]
+        asked = np.flatnonzero((ends >= 0).all(axis=1))
+        if not asked.size:
+            return found
+        means = self._means(nodes)
+        counts = self._counted(means, ends[asked])
+        depth = np.where(deep[asked], DEEP, 1.0)
+        found[asked] = _log_p(counts, depth)
+        for i in np.flatnonzero(long[asked] & (found[asked] < math.log(0.5))).tolist():
+            if self._is_bent(means, ends[asked[[i]]], counts[i]):
+                found[asked[i]] = 0.0
+        return found
+
+    def _means(self, nodes: np.ndarray) -> _Means:
+        """Return what is known of the means of nodes, the products of rows with these, and more."""
+        xp = self._bk.xp
+        n, m = nodes.size, self._half.size
+        counts = self._bk.asarray(self._counts[:, nodes])[:, :, None]
+        means = self._sums[:, nodes] / counts
+        both = means[0] @ means[1].T
+        products = self._dots[nodes] / xp.where(self._half, *counts)
+        inner = (both + both.T) / 2
+        most = min(3, n) if n > 2 else 0  # in a pair of two clusters all rows are counted
+        nearest, who = xp.full((most, m), -np.inf), xp.full((most, m), -1)
+        if most:
+            score = products - xp.diag(inner)[:, None] / 2
+            for i in range(most):
+                top = score.argmax(axis=0)[None]
+                nearest[i], who[i] = xp.take_along_axis(score, top, axis=0)[0], top[0]
+                score[top[0], xp.arange(m)] = -np.inf
+        return _Means(products, inner, nearest, who)
+
+    def _counted(self, means: _Means, ends: np.ndarray) -> np.ndarray:
+        """Count rows by pair (p, 2), half and place on the line: (p, 2, 3 BINS), on the host."""
+        xp, out = self._bk.xp, []
+        n_chunks = -(-len(ends) * self._half.size // CHUNK)
+        for own in np.array_split(ends, min(n_chunks, len(ends))):
+            pair, row, place, inside = self._region(means, own)
+            n_bins = len(own) * 6 * BINS
+            key = (2 * pair + self._half[row]) * 3 * BINS + place
+            key = xp.where(inside, key, n_bins)
+            out.append(xp.bincount(key, minlength=n_bins + 1)[:n_bins].reshape(-1, 2, 3 * BINS))
+        return self._bk.to_numpy(xp.concatenate(out)).astype(np.float64)
+
+    def _region(self, means: _Means, ends: np.ndarray) -> tuple[Any, Any, Any, Any]:
+        """Return pairs, rows, places on the line, and which of these entries count.
+
+        On the host rows that do not count are mostly left out.
+        """
+        bk, xp = self._bk, self._bk.xp
+        inner, (n, m) = means.inner, means.products.shape
+        i, j = (bk.asarray(x) for x in ends.T)
+        ii, jj, ij = (inner[x][:, None] for x in ((i, i), (j, j), (i, j)))
+        a, b = means.products[i], means.products[j]
+        half_way, square = (a + b) / 2, (ii + jj + 2 * ij) / 4
+        apart = ii + jj - 2 * ij
+        along = (b - a - (jj - ii) / 2) / xp.where(apart > 0, apart, np.inf) + 0.5
+        place = xp.floor((along + 1) * BINS)
+        inside = (apart > 0) & (place >= 0) & (place < 3 * BINS)
+        other = xp.full(a.shape, -np.inf)
+        for nearest, who in zip(means.nearest[::-1], means.who[::-1], strict=True):
+            other = xp.where((who != i[:, None]) & (who != j[:, None]), nearest, other)
+        inside &= half_way - square / 2 >= other
+        kept = xp.flatnonzero(inside) if bk.name == "numpy" else xp.arange(inside.size)
+        pair, row = kept // m, kept % m
+        inside, place = inside.ravel()[kept], place.ravel()[kept]
+        half_way = half_way.ravel()[kept]
+        for c in range(n if n > 2 else 0):
+            to_mean = (inner[i, c] + inner[j, c]) / 2
+            limit = to_mean + MARGIN * (inner[c, c] - 2 * to_mean) - (1 - MARGIN) * square[:, 0]
+            limit = xp.where((i == c) | (j == c), np.inf, limit)
+            inside &= means.products[c][row] - half_way <= limit[pair]
+        return pair, row, xp.where(inside, place, 0).astype(np.int64), inside
+
+    def _is_bent(self, means: _Means, ends: np.ndarray, counts: np.ndarray) -> bool:
+        """Say whether the rows in a valley are not spread about the line of the two means.
+
+        The line goes through the rows of the windows on both sides, and deviations are those off it
+        of all windows. The rows in the valley may lie to one side, or in none of its middle.
+        """
+        bk, (_, row, place, inside) = self._bk, self._region(means, ends)
+        row, place = (bk.to_numpy(x[inside]) for x in (row, place))
+        starts = [start[0] for start in _windows(counts.sum(axis=0)[None])]
+        widths = VALLEY, SIDE, SIDE
+        groups = [(place >= x) & (place < x + w) for x, w in zip(starts, widths, strict=True)]
+        if not groups[0].any():
+            return False
+        chosen = np.concatenate([np.flatnonzero(group) for group in groups])
+        Y = bk.to_numpy(self._X[bk.asarray(row[chosen])]).astype(np.float64)
+        Y -= Y.mean(axis=0)
+        t = place[chosen] - place[chosen].mean()
+        Y -= np.outer(t, t @ Y / (t @ t))
+        valley, *sides = np.split(Y, np.cumsum([group.sum() for group in groups])[:-1])
+        offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
+        own = _covariance(valley)
+        values, axes = np.linalg.eigh(own + sum(map(_covariance, sides)) / 2)
+        known = values > 0.01 * values[-1]
+        squared = ((offset @ axes[:, known]) ** 2 / values[known]).sum()
+        values, axes = np.linalg.eigh(own)
+        widest = (valley - valley.mean(axis=0) + offset) @ axes[:, -1]
+        n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(values[-1])).sum()
+        by_chance = known.sum() / (2 * len(valley))
+        return squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1
+
+
+def _in_chunks(X: Any, mean: Any, size: int = CHUNK) -> Iterator[tuple[slice, Any]]:
+    """Yield rows as float64, some at a time, with where they are."""
+    step = max(1, size // X.shape[1])
+    for start in range(0, X.shape[0], step):
+        own = slice(start, start + step)
+        yield own, X[own].astype(np.float64) - mean
+
+
+def _covariance(Y: np.ndarray) -> np.ndarray:
+    """Return the covariance (d, d) of rows."""
+    Y = Y - Y.mean(axis=0)
+    return Y.T @ Y / len(Y)
+
+
+def _log_p(counts: np.ndarray, depth: np.ndarray) -> np.ndarray:
+    """Return the log p of counts (p, 2, 3 BINS) by half and place, if the valley is that deep."""
+    totals = np.zeros((3, len(counts)))
+    for half in (0, 1):
+        below = _sums_below(counts[:, 1 - half])
+        starts = _windows(counts[:, half])
+        for total, start, width in zip(totals, starts, (VALLEY, SIDE, SIDE), strict=True):
+            ends = np.take_along_axis(below, np.stack([start, start + width], axis=1), axis=1)
+            total += ends[:, 1] - ends[:, 0]
+    valley, *sides = totals.astype(np.int64)
+    chance = depth * VALLEY / (depth * VALLEY + SIDE)
+    p = np.maximum(*(bdtr(valley, valley + side, chance) for side in sides))
+    return np.log(np.clip(p, LEAST_P, 1.0))
+
+
+def _windows(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where the valley, and the windows on its left and right, begin in (p, 3 BINS).
+
+    The middle of the valley is between the two means.
+    """
+    valley, side = _in_window(counts, VALLEY), _in_window(counts, SIDE)
+    left = np.maximum.accumulate(side, axis=1)
+    right = np.maximum.accumulate(side[:, ::-1], axis=1)[:, ::-1]
+    start = np.arange(BINS, 2 * BINS - VALLEY + 1)
+    lower = np.minimum(left[:, start - SIDE], right[:, start + VALLEY])
+    best = (np.sqrt(VALLEY / SIDE * lower) - np.sqrt(valley[:, start])).argmax(axis=1)
+    start = start[best]
+    place = np.arange(side.shape[1])
+    before = np.where(place <= (start - SIDE)[:, None], side, -1).argmax(axis=1)
+    after = np.where(place >= (start + VALLEY)[:, None], side, -1).argmax(axis=1)
+    return start, before, after
+
+
+def _in_window(counts: np.ndarray, width: int) -> np.ndarray:
+    """Return the counts in windows of a width, by where these begin, in the mean of near ones."""
+    below = _sums_below(counts)
+    found = below[:, width:] - below[:, :-width]
+    below = _sums_below(np.pad(found, ((0, 0), (SMOOTH, SMOOTH)), mode="edge"))
+    n = 2 * SMOOTH + 1
+    return (below[:, n:] - below[:, :-n]) / n
+
+
+def _sums_below(counts: np.ndarray) -> np.ndarray:
+    """Return the sums of the columns before each, and of all."""
+    return np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0)))
