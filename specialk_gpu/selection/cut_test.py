@@ -469,9 +469,9 @@ class Parts:
             asked |= (length <= LONGEST * spread) & (log_p < LIGHT)
         asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
         if asked.size:
-            long = length[asked] > SHORT
-            deep = long & (length[asked] > ROUND * spread[asked])
-            valley = self.valleys.log_p(pairs[asked], nodes, long, deep)
+            deep = length[asked] > np.maximum(SHORT, ROUND * spread[asked])
+            bent = np.full(asked.size, self._graphs.n_columns <= FEW_COLUMNS)
+            valley = self.valleys.log_p(pairs[asked], nodes, bent, deep)
             law[asked[valley < log_p[asked]]] = "valley"
             log_p[asked] = least_of_two(log_p[asked], valley)
         return log_p, law

@@ -55,7 +55,14 @@ def z_of(between: Any, within: Any) -> np.ndarray:
     )
 
 
-def log_p_of(between: Any, within: Any, length: Any, law: str, wider: Any = 1.0) -> np.ndarray:
+def log_p_of(
+    between: Any,
+    within: Any,
+    length: Any,
+    law: str,
+    wider: Any = 1.0,
+    laws: dict[str, tuple[np.ndarray, np.ndarray]] | None = None,
+) -> np.ndarray:
     """Return the natural logarithm of the probability of such a border inside one cluster.
 
     Parameters
@@ -64,6 +71,8 @@ def log_p_of(between: Any, within: Any, length: Any, law: str, wider: Any = 1.0)
     law : {"rows", "graph"}
     wider : float or array of shape (p,)
         Factor on the scale of the law.
+    laws : dict, optional
+        Lengths and scales by law, in place of those at hand.
 
     Returns
     -------
@@ -71,7 +80,7 @@ def log_p_of(between: Any, within: Any, length: Any, law: str, wider: Any = 1.0)
         0 where `within` is 0.
     """
     within = np.asarray(within, dtype=np.float64)
-    lengths, scales = null_law(law)
+    lengths, scales = null_law(law) if laws is None else laws[law]
     scale = np.interp(np.log(np.maximum(length, SHORTEST)), np.log(lengths), scales)
     log_p = np.minimum(0.0, math.log(2) + log_ndtr(-z_of(between, within) / (wider * scale)))
     return np.where(within > 0, log_p, 0.0)

@@ -32,7 +32,7 @@ from specialk_gpu.selection.path import (
 )
 from specialk_gpu.warn import warn
 
-__all__ = ["Found", "membership", "polished", "search"]
+__all__ = ["Found", "membership", "merged_trees", "polished", "search"]
 
 POLISHES = 3
 SHARED_ROWS = 2**14  # from which resolutions are worth threads
@@ -163,6 +163,14 @@ def search(
         (_step(tree, log_p, level, k, wish, limit_reached=limit_reached) for level in levels), "cut"
     )
     return Found(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
+
+
+def merged_trees(
+    graphs: CutGraphs, eigenpairs: Callable[[int], Any], alpha: float, seed: int = 0
+) -> list[Tree]:
+    """Return the trees that a search for clusters at this alpha looks at."""
+    wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct, powerless=False)
+    return _trees(graphs, eigenpairs, wish, seed, Clock(backend_of(graphs.one_part()), {}))[0]
 
 
 def _trees(

@@ -37,6 +37,7 @@ BINS = 32  # along the line, from one mean to the other; as many on either side 
 VALLEY, SIDE = 10, 16  # bins of the window in the middle, and of those on its sides
 SMOOTH = 7  # bins by which windows are moved, and counts averaged, where they are chosen
 MARGIN = 0.45  # of the way from the point half-way to another mean, up to which rows are counted
+SHALLOW = 0.93  # density of a valley, for each in the lower peak, up to which it is none
 DEEP = 0.5  # density of a valley, for each in the lower peak, that bent clusters have of themselves
 BENT = 0.8  # deviations between the rows of a valley and the line, from which a pair is bent
 HALF_DEVIATION, ON_THE_LINE = 0.5, 0.15  # share of these rows that must be so near to the line
@@ -123,7 +124,7 @@ class Valleys:
         self._bk.xp.add(self._dots[a], self._dots[b], out=self._dots[new])
 
     def log_p(
-        self, pairs: np.ndarray, nodes: np.ndarray, long: np.ndarray, deep: np.ndarray
+        self, pairs: np.ndarray, nodes: np.ndarray, bent: np.ndarray, deep: np.ndarray
     ) -> np.ndarray:
         """Return the natural logarithm of the p of valleys.
 
@@ -132,7 +133,7 @@ class Valleys:
         pairs : int array of shape (p, 2)
         nodes : int array of shape (n,)
             All clusters, these among them.
-        long : bool array of shape (p,)
+        bent : bool array of shape (p,)
             Of pairs that may be bent. Their p is 1 if the rows in the valley are not spread about
             the line: if these are to one side of it, as in an arc, or on all sides, as in a ring.
         deep : bool array of shape (p,)
@@ -153,9 +154,9 @@ class Valleys:
             return found
         means = self._means(nodes)
         counts = self._counted(means, ends[asked])
-        depth = np.where(deep[asked], DEEP, 1.0)
+        depth = np.where(deep[asked], DEEP, SHALLOW)
         found[asked] = _log_p(counts, depth)
-        for i in np.flatnonzero(long[asked] & (found[asked] < math.log(0.5))).tolist():
+        for i in np.flatnonzero(bent[asked] & (found[asked] < math.log(0.5))).tolist():
             if self._is_bent(means, ends[asked[[i]]], counts[i]):
                 found[asked[i]] = 0.0
         return found
@@ -232,8 +233,8 @@ class Valleys:
         starts = [start[0] for start in _windows(counts.sum(axis=0)[None])]
         widths = VALLEY, SIDE, SIDE
         groups = [(place >= x) & (place < x + w) for x, w in zip(starts, widths, strict=True)]
-        if not groups[0].any():
-            return False
+        if not all(group.any() for group in groups):
+            return groups[0].any()  # without rows in the valley nothing is bent
         chosen = np.concatenate([np.flatnonzero(group) for group in groups])
         Y = bk.to_numpy(self._X[bk.asarray(row[chosen])]).astype(np.float64)
         Y -= Y.mean(axis=0)

@@ -1,0 +1,126 @@
+"""The law of borders: the least p of a search in sets of one cluster, and the scale fitted to it.
+
+Of each set all trees of a search are looked at, and of each tree the least clear gap of 2, 3 and 4
+clusters. T is the least p of these. The law of one border is a half-normal one, whose scale depends
+on the length of the two clusters; it is fitted so that in no family of one size T is below a level
+more often than that level says, rounded up to whole sets.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+
+from benchmarks.calibration.families import LAW, draw
+from specialk_gpu import eigenpairs, knn_graph
+from specialk_gpu.selection.cut_test import SHORTCUTS, CutGraphs, least_gap
+from specialk_gpu.selection.null_distribution import log_p_of
+from specialk_gpu.selection.search import merged_trees
+
+__all__ = ["fitted_laws", "gaps", "least_log_p", "tasks"]
+
+SETS = {300: 60, 1000: 50, 3000: 24, 10000: 2}
+SETS_OF_GRAPHS = {300: 60, 1000: 20}
+RECORDED = ("log_p", "between", "within", "length", "law")  # of a gap
+LEVELS = (0.05, 0.01)
+LOOKED = (2, 3, 4)  # clusters
+LIKELY = math.log(0.5)  # log p from which a level does not matter
+LENGTHS = (8, 12, 16, 20, 28, 40, 55, 75, 100, 140, 200, 400, 800, 1600, 3200)
+LEAST = 0.3  # scale, however short
+STEP, N_STEPS = 1.03, 100  # by which the scale rises where a family exceeds it, and how often
+
+
+def tasks() -> list[dict[str, Any]]:
+    """List the sets; of some their graph alone is looked at."""
+    rows = [
+        {"family": family, "m": m, "set": i}
+        for m, n_sets in SETS.items()
+        for family in LAW
+        for i in range(n_sets)
+    ]
+    graphs = [
+        {"family": family, "m": m, "set": i, "graph": True}
+        for m, n_sets in SETS_OF_GRAPHS.items()
+        for family in LAW
+        for i in range(n_sets)
+    ]
+    return rows + graphs
+
+
+def gaps(task: dict[str, Any]) -> dict[str, Any]:
+    """Return the least clear gaps of all trees that a search merges."""
+    warnings.simplefilter("ignore")
+    X = draw(task["family"], task["m"], task["set"])
+    W = knn_graph(X, 10)
+    graphs = CutGraphs(W) if task.get("graph") else CutGraphs(W, X)
+    found = []
+    for tree in merged_trees(
+        graphs, lambda n: eigenpairs(W, min(n, len(X) - 1), random_state=0), max(LEVELS)
+    ):
+        for k in LOOKED:
+            if k > tree.n_leaves or tree.log_p[k - 1] >= LIKELY:
+                continue
+            gap = least_gap(graphs, graphs.distinct(tree.labels(k)), k)
+            found.append({"k": k} | {x: getattr(gap, x) for x in RECORDED})
+    return {"gaps": found}
+
+
+def least_log_p(found: list[dict[str, Any]], laws: Any = None) -> tuple[float, dict[str, Any]]:
+    """Return the least log p of the gaps of a set, by other laws than those at hand, and that gap.
+
+    What else decides than the cut, and what it is multiplied by, stays.
+    """
+    if not found:
+        return 0.0, {}
+    log_p = [one["log_p"] if laws is None else _by(one, laws) for one in found]
+    least = int(np.argmin(log_p))
+    return log_p[least], found[least]
+
+
+def _by(one: dict[str, Any], laws: Any) -> float:
+    if one["law"] in ("valley", "isolation"):
+        return one["log_p"]
+    law = "graph" if one["law"] == "graph" else "rows"
+    wider = SHORTCUTS if one["law"] == "shortcuts" else 1.0
+    border = one["between"], one["within"], one["length"], law, wider
+    factor = one["log_p"] - float(log_p_of(*border))
+    return min(0.0, float(log_p_of(*border, laws=laws)) + factor)
+
+
+def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
+    """Fit the laws of rows and of graphs, together."""
+    laws = {
+        name: (np.array(LENGTHS, float), np.full(len(LENGTHS), LEAST)) for name in ("rows", "graph")
+    }
+    groups: dict[tuple[Any, ...], list[list[dict[str, Any]]]] = {}
+    for row in rows:
+        task = row["task"]
+        key = task["family"], task["m"], task.get("graph", False)
+        groups.setdefault(key, []).append(row["result"]["gaps"])
+    for _ in range(N_STEPS):
+        rise = {name: np.zeros(len(LENGTHS), dtype=bool) for name in laws}
+        for sets in groups.values():
+            found = sorted((least_log_p(own, laws) for own in sets), key=lambda one: one[0])
+            for level in LEVELS:
+                allowed = math.ceil(level * len(sets))
+                beyond = [one for log_p, one in found if log_p <= math.log(level)]
+                if len(beyond) <= allowed:
+                    continue
+                for one in beyond:
+                    if one["law"] in ("valley", "isolation"):
+                        continue
+                    at = np.searchsorted(LENGTHS, one["length"])
+                    near = slice(max(0, at - 1), at + 1)
+                    rise["graph" if one["law"] == "graph" else "rows"][near] = True
+        if not any(x.any() for x in rise.values()):
+            break
+        for name, (length, scale) in laws.items():
+            scale = np.maximum.accumulate(np.where(rise[name], STEP * scale, scale))
+            laws[name] = length, scale
+    return {
+        name: {"length": list(LENGTHS), "scale": [round(float(x), 3) for x in scale]}
+        for name, (_, scale) in laws.items()
+    }
