@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from oracles import to_scipy
 from scipy import sparse
+from scipy.spatial.distance import cdist
 from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 
@@ -23,7 +24,13 @@ from specialk_gpu.selection.cut_test import (
     least_gap,
 )
 from specialk_gpu.selection.cuts import CERTAIN, N_STEPS, Cuts, prepare
-from specialk_gpu.selection.null_distribution import isolation_log_p, log_p_of, null_law
+from specialk_gpu.selection.null_distribution import (
+    isolation_log_p,
+    least_of_two,
+    local_dimension,
+    log_p_of,
+    null_law,
+)
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
@@ -87,7 +94,8 @@ def test_cuts_are_their_definition(bk):
     result = found(bk, W, BLOBS_Y, 3)
     largest = max(expected)
     assert result.pair == largest[1]
-    np.testing.assert_allclose(result[2:], largest[2:], rtol=1e-9)
+    np.testing.assert_allclose(result[2:5], largest[2:], rtol=1e-9)
+    assert result.law == "graph"
     np.testing.assert_allclose(result.log_p, largest[0], rtol=1e-6, atol=1e-9)
 
 
@@ -172,7 +180,7 @@ def test_of_pairs_with_p_1_that_with_the_largest_ratio_is_named(bk):
     result, parts = least_gap(graphs, labels_of(bk, y), 4), Parts(graphs, labels_of(bk, y), 4)
     every = np.arange(parts.n_parts)
     pairs = [(i, j) for j in every for i in parts.touching(j, every) if i > j]
-    tested = parts.test(np.array(pairs))
+    tested = parts.test(np.array(pairs), every)
     sure = tested.log_p + math.log(3) >= 0
     assert sure.sum() > 5
     ratio = np.where(sure, tested.between / tested.within, 0)
@@ -337,12 +345,14 @@ def test_where_edges_are_shortcuts_the_law_is_wider(bk):
     assert near.within < THIN
     assert has_shortcuts(near.within, wide.within)
     result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
-    np.testing.assert_allclose(result[2:], wide[2:])
+    np.testing.assert_allclose(result[2:5], wide[2:5])
+    assert result.law == "shortcuts"
     z = 2 * (math.sqrt(0.7 * wide.within) - math.sqrt(wide.between))
     scale = 2.5 * np.interp(
         np.log(wide.length), *(np.log(null_law("rows")[0]), null_law("rows")[1])
     )
-    np.testing.assert_allclose(result.log_p, math.log(2) + norm.logsf(z / scale))
+    cut = math.log(2) + norm.logsf(z / scale)
+    np.testing.assert_allclose(result.log_p, least_of_two(cut, 0.0))  # there is no valley
     assert result.log_p > log_p_of(wide.between, wide.within, wide.length, "rows")
 
 
@@ -350,7 +360,7 @@ def bands(n_bands=2, seed=27):
     """Return bands in a line, which the graph of 30 neighbours joins, and that of 10 does not."""
     rng = np.random.default_rng(seed)
     y = np.repeat(np.arange(n_bands), 150)
-    return rng.random((y.size, 2)) * [10, 1] + np.c_[11 * y, 0 * y], y
+    return rng.random((y.size, 2)) * [10, 1] + np.c_[10.7 * y, 0 * y], y
 
 
 def test_what_the_wide_graph_alone_joins_is_judged_there(bk):
@@ -406,8 +416,12 @@ def test_long_threads_are_told_by_the_gap_alone(bk, factor):
 def test_the_bound_of_a_gap_is_the_same_for_every_k(bk, k):
     rng, group = np.random.default_rng(0), np.repeat(np.arange(5), 200)
     X = rng.normal(size=(1000, 2)) + 60 * group[:, None]
-    result = least_gap(of_rows(bk, X), labels_of(bk, np.minimum(group, k - 1)), k)
-    np.testing.assert_allclose(result.log_p, isolation_log_p(1000, WIDE))
+    graphs = of_rows(bk, X)
+    result = least_gap(graphs, labels_of(bk, np.minimum(group, k - 1)), k)
+    rows = bk.asarray(np.flatnonzero(group == result.pair[0]))
+    assert result.law == "isolation"
+    assert isolation_log_p(1000, WIDE, 2.0) <= result.log_p <= isolation_log_p(1000, WIDE)
+    assert graphs.log_p_of_isolation(rows) <= isolation_log_p(1000, WIDE)
 
 
 @pytest.mark.parametrize("apart", [8, 20])
@@ -423,8 +437,10 @@ def test_the_gap_around_a_small_cluster_is_as_many_rows_as_it_has_left(bk, size)
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(800, 2)), (np.arange(800) < size).astype(int)
     X[:size] = [40, 40] + 0.3 * X[:size]
-    near, gap = found(bk, knn_graph(X), y, 2), isolation_log_p(800, size - 1)
+    near, dimension = found(bk, knn_graph(X), y, 2), local_dimension(cdist(X[:size], X[:size]))
+    gap = isolation_log_p(800, size - 1, dimension)
     assert near.between == 0 < near.within < THIN
+    assert 1 < dimension <= 2
     expected = gap if gap <= CLEAR else min(near.log_p, gap)
     result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
     np.testing.assert_allclose(result.log_p, expected, rtol=1e-9)

@@ -156,7 +156,7 @@ def test_the_ratio_of_a_level_is_the_largest_of_its_pairs(bk, name):
             parts = Parts(graphs, labels, k)
             for node in range(k):
                 lonely(parts, node, np.arange(k))  # finds what the second graph alone joins
-            tested = parts.test(touching_pairs(parts, np.arange(k)))
+            tested = parts.test(touching_pairs(parts, np.arange(k)), np.arange(k))
             expected = np.sqrt(tested.between / tested.within).max(initial=0)
             np.testing.assert_allclose(tree.ratio[k - 1], expected, rtol=1e-9)
     assert n_tested >= 1

@@ -464,7 +464,11 @@ def test_verbose_logs_each_stage(caplog, capsys):
     fit(BLOBS)
     assert not caplog.records
     fit(BLOBS, verbose=1)
-    for stage in ("graph: 180 rows", "eigenpairs: 50 by dense", "merging: 3, 3, 3 clusters pass"):
+    for stage in (
+        "graph: 180 rows",
+        "eigenpairs: 50 by dense",
+        "merging: 3, 3, 3, 3 clusters pass",
+    ):
         assert stage in caplog.text
     assert "polishing: 3 clusters" in caplog.text
     fit(BLOBS, verbose=1, criterion="zz_top")

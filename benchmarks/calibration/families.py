@@ -199,7 +199,7 @@ def _dumbbell(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return (np.abs(x) > 0.5) & (np.abs(y) < 0.5) | (np.abs(y) < 0.2)
 
 
-def _grid(rng: np.random.Generator, m: int) -> np.ndarray:
+def _grid(_rng: np.random.Generator, m: int) -> np.ndarray:
     side = int(m**0.5)
     return np.stack(np.divmod(np.arange(side**2), side), axis=1).astype(float)
 
@@ -238,7 +238,7 @@ def draw(family: str, m: int, number: int) -> np.ndarray:
 def composite(J: int, number: int) -> np.ndarray:
     """Draw J far-apart members of the families for the check, of 50 to 1,000 rows."""
     rng = np.random.default_rng([J, number])
-    names = rng.choice(list(CHECK), J, replace=J > len(CHECK))
+    names = rng.choice(list(CHECK), J, replace=len(CHECK) < J)
     least, most = {2: (300, 1000), 5: (100, 600), 20: (50, 200)}[J]
     parts = []
     for i, name in enumerate(names):

@@ -270,11 +270,11 @@ class CutGraphs:
         inside[rows] = True
         across = inside[nearest] != inside[:, None]
         nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
-        dimension = 1.0
-        if rows.size <= WIDE + 1:
-            own = bk.to_numpy(self._distinct[rows]).astype(np.float64)
-            dimension = local_dimension(cdist(own, own))
-        return float(isolation_log_p(nearest.shape[0], int(nearer.min()), dimension))
+        row = int(nearer.argmin())
+        n_nearer = int(nearer[row])
+        near = self._distinct[nearest[row, :n_nearer]]
+        own = bk.to_numpy(bk.xp.concatenate([self._distinct[row][None], near])).astype(np.float64)
+        return float(isolation_log_p(nearest.shape[0], n_nearer, local_dimension(cdist(own, own))))
 
 
 class Alone(NamedTuple):

@@ -1,0 +1,169 @@
+"""Valleys along the line between two means: counts by definition, where there is one, or none."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from specialk_gpu.selection import valleys
+from specialk_gpu.selection.null_distribution import local_dimension
+from specialk_gpu.selection.valleys import MARGIN, SHALLOW, Valleys, halves
+
+NEVER, EVER = np.array([False]), np.array([True])
+
+
+def two(d, apart, m=500, seed=0):
+    """Return two round Gaussians, and which row is of which."""
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((m, d)), np.arange(m) % 2
+    X[:, 0] += apart * y
+    return X, y
+
+
+def log_p(bk, X, y, pair=(0, 1), bent=NEVER, deep=NEVER):
+    X, k = bk.asarray(X), int(y.max()) + 1
+    found = Valleys(X, halves(X), bk.asarray(y, dtype=np.int32), k)
+    return float(found.log_p(np.array([pair]), np.arange(k), bent, deep)[0])
+
+
+def test_halves_are_of_one_size_and_do_not_depend_on_the_order(bk):
+    X = np.random.default_rng(0).standard_normal((101, 3))
+    half = bk.to_numpy(halves(bk.asarray(X)))
+    assert half.sum() == 50
+    order = np.random.default_rng(1).permutation(101)
+    np.testing.assert_array_equal(bk.to_numpy(halves(bk.asarray(X[order]))), half[order])
+    np.testing.assert_array_equal(bk.to_numpy(halves(bk.asarray(X), chunk=7)), half)
+
+
+def counts_by_definition(X, y, half, a, b):
+    """Count rows on the line from mean a to mean b of the other half, in the region around it."""
+    k, counts = y.max() + 1, np.zeros((2, 96))
+    mean = np.array([[X[(half == h) & (y == c)].mean(axis=0) for c in range(k)] for h in (0, 1)])
+    inner = (mean[0] @ mean[1].T + mean[1] @ mean[0].T) / 2
+    middle = (inner[a, a] + inner[b, b] + 2 * inner[a, b]) / 4
+    apart = inner[a, a] + inner[b, b] - 2 * inner[a, b]
+    for x, h in zip(X, half.astype(int), strict=True):
+        to = mean[1 - h] @ x
+        score = to - np.diag(inner) / 2
+        own = (to[a] + to[b]) / 2
+        inside = True
+        for c in set(range(k)) - {a, b}:
+            between = (inner[a, c] + inner[b, c]) / 2
+            way = to[c] - own - between + middle  # (x - middle) (c - middle)
+            inside &= way <= MARGIN * (inner[c, c] - 2 * between + middle)
+            inside &= own - middle / 2 >= score[c]
+        place = math.floor(((to[b] - to[a] - (inner[b, b] - inner[a, a]) / 2) / apart + 1.5) * 32)
+        if inside and 0 <= place < 96:
+            counts[h, place] += 1
+    return counts
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_p_is_that_of_the_counts_by_definition(bk, k, monkeypatch):
+    rng = np.random.default_rng(k)
+    X, y = rng.standard_normal((300, 4)), rng.integers(k, size=300)
+    X += 4 * np.eye(5, 4)[y]
+    X -= X.mean(axis=0)
+    half = bk.to_numpy(halves(bk.asarray(X)))
+    seen = []
+    monkeypatch.setattr(valleys, "_log_p", lambda counts, _: seen.append(counts) or np.zeros(1))
+    log_p(bk, X, y, (0, 1))
+    np.testing.assert_array_equal(seen[0][0], counts_by_definition(X, y, half, 0, 1))
+
+
+def test_windows_of_one_half_count_the_other_and_p_is_binomial():
+    counts = np.zeros((1, 2, 96))
+    counts[0, :, 25:41] = 5  # 80 in the left window, 48 in the right one, 10 in the valley
+    counts[0, :, 55:71] = 3
+    counts[0, 1, 43:53] = 1
+    p = math.exp(valleys._log_p(counts, np.array([1.0]))[0])
+    (valley,), (left,), (right,) = valleys._windows(counts[:, 0])
+    assert (left, right) == (25, 55)
+    n = int(counts[0, :, valley : valley + 10].sum())
+    assert p == pytest.approx(max(binom.cdf(n, n + side, 10 / 26) for side in (160, 96)), rel=1e-9)
+
+
+@pytest.mark.parametrize(("d", "apart"), [(2, 5), (10, 4), (50, 4), (500, 6)])
+def test_two_gaussians_have_a_valley(bk, d, apart):
+    assert log_p(bk, *two(d, apart)) < math.log(0.01)
+
+
+@pytest.mark.parametrize("d", [1, 2, 10, 100])
+@pytest.mark.parametrize("kind", ["normal", "exponential", "random"])
+def test_one_cluster_cut_in_two_has_none(d, kind):
+    """Each p is at most the level with that probability; here they are far above it."""
+    from specialk_gpu.backend import get_backend
+
+    n_small = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        X = getattr(rng, kind)(size=(200, d))
+        y = (X[:, 0] > np.median(X[:, 0])).astype(int)
+        n_small += log_p(get_backend("numpy"), X, y) <= math.log(0.05)
+    assert n_small <= 6  # of 40 at 5 %, more than that once in 100
+
+
+def test_where_a_third_cluster_was_cut_out_between_two_there_is_none(bk):
+    X = np.random.default_rng(0).standard_normal((4000, 3))
+    y = np.digitize(X[:, 0], [-0.3, 0.3])
+    assert log_p(bk, X, y, (0, 2)) > math.log(0.5)
+    outside = y != 1
+    assert log_p(bk, X[outside], (y[outside] > 1).astype(int)) < math.log(1e-6)  # without it
+
+
+@pytest.mark.parametrize("angle", [np.pi, 2 * np.pi])
+def test_arcs_and_rings_are_bent(bk, angle):
+    rng = np.random.default_rng(0)
+    t = angle * rng.random(3000)
+    X = np.stack([np.cos(t), np.sin(t)], axis=1) + 0.1 * rng.standard_normal((3000, 2))
+    y = (X[:, 0] > 0).astype(int)
+    assert log_p(bk, X, y) < math.log(0.01)
+    assert log_p(bk, X, y, bent=EVER) == 0
+
+
+def test_a_valley_that_has_to_be_deeper_is_less_probable(bk):
+    X, y = two(2, 4)
+    assert log_p(bk, X, y) < log_p(bk, X, y, deep=EVER)
+    assert SHALLOW < 1
+
+
+def test_neither_place_nor_unit_matters_nor_the_order_of_rows(bk):
+    X, y = two(5, 4)
+    order = np.random.default_rng(1).permutation(len(X))
+    expected = log_p(bk, X, y)
+    for other in (X + 1e3, 1e-6 * X, 1e6 * X):
+        assert log_p(bk, other, y) == pytest.approx(expected, rel=1e-9)
+    assert log_p(bk, X[order], y[order]) == pytest.approx(expected, rel=1e-9)
+    assert log_p(bk, X, 1 - y) == pytest.approx(expected, rel=0.5)  # places are rounded down
+
+
+def test_a_union_is_as_if_its_parts_were_one(bk):
+    X, y = two(5, 5, 400)
+    parts = 2 * y + np.arange(400) // 2 % 2
+    X = bk.asarray(X)
+    found = Valleys(X, halves(X), bk.asarray(parts, dtype=np.int32), 4)
+    found.unite(0, 1)
+    found.unite(2, 3)
+    united = found.log_p(np.array([[4, 5]]), np.array([4, 5]), NEVER, NEVER)
+    assert float(united[0]) == pytest.approx(log_p(bk, bk.to_numpy(X), y), rel=1e-9)
+
+
+def test_clusters_of_too_few_rows_and_of_one_mean_are_not_told_apart(bk):
+    X, y = two(3, 9, 100)
+    y[:] = np.arange(100) < 4
+    assert log_p(bk, X, y) == 0
+    assert log_p(bk, np.ones((100, 3)), np.arange(100) % 2) == 0
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_the_local_dimension_of_a_ball_is_not_above_its_own(d):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2000, d))
+    X /= np.linalg.norm(X, axis=1)[:, None]
+    X *= rng.random((2000, 1)) ** (1 / d)
+    near = np.argsort(np.linalg.norm(X, axis=1))[:31]
+    distances = np.linalg.norm(X[near][:, None] - X[near], axis=2)
+    assert d / 2 < local_dimension(distances, most=9.0) < 1.1 * d
+    assert local_dimension(distances) <= 2
+    assert local_dimension(np.zeros((5, 5))) == 1
