@@ -19,14 +19,15 @@ they are not bent.
 
 A part that no edge joins to others is compared with its own heaviest cut; and where the rows are
 known, its isolation is evidence by itself. Along a line, a gap is wider than the r spacings before
-it with probability 2^-r, in d dimensions 2^-rd, and there are m places for it; r is the least
-number of rows that a row on either side has nearer than the other side.
+it with probability 2^-r, in more dimensions with a smaller one, and there are m places for it; r is
+the least number of rows that a row on either side has nearer than the other side.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -113,6 +114,8 @@ class Measured(NamedTuple):
         Whether the second graph is to decide.
     density
         Weight of the edges between the two, for each row of the smaller.
+    valley
+        Log p of a valley between the two; NaN where none was looked for.
     law
         What log_p is of, as in `Gap`.
     """
@@ -124,6 +127,7 @@ class Measured(NamedTuple):
     length: np.ndarray
     doubtful: np.ndarray
     density: np.ndarray
+    valley: np.ndarray
     law: np.ndarray
 
     @property
@@ -391,8 +395,8 @@ class Parts:
         found = self.look(pairs, nodes)
         again = np.flatnonzero(found.doubtful)
         if again.size:
-            near = found.within[again], found.length[again]
-            second = self.look_again(pairs[again], nodes, *near)
+            near = found.within[again], found.valley[again]
+            second = self.look_again(pairs[again], *near)
             for known, new in zip(found, second, strict=True):
                 known[again] = new
         return found
@@ -404,18 +408,17 @@ class Parts:
         less than `below`, and each side has more rows than a neighbourhood; and those of nodes that
         the second graph alone joins.
         """
-        bk, n = self.cuts.bk, len(pairs)
-        in_wide = self._in_wide[pairs].any(axis=1)
-        small = self._core[pairs].min(axis=1) <= WIDE
+        bk, n, (in_wide, small) = self.cuts.bk, len(pairs), self._kinds(pairs)
         may_be = pairs[in_wide | ~small]
-        ahead = bk.name == "cuda" and self._wide is not None  # a wait costs more than they do
+        ahead = bk.name == "cuda"  # a wait costs more than what turns out not to be needed
         found = [self.cuts.heaviest(pairs)]
-        found += [self.wide.heaviest(may_be)] if ahead else []
-        found = bk.to_numpy(bk.xp.concatenate(found, axis=1))
-        if ahead:
-            second = np.stack(self.wide.borders(may_be, found[:, n:]), axis=1)
+        found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
+        found += [self.valleys.counts(pairs, nodes)] if ahead and self._valleys is not None else []
+        found = _together(bk, found)
+        if ahead and self._wide is not None:
+            second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
             self._ahead |= dict(zip(map(tuple, may_be.tolist()), second, strict=True))
-        between, within = self.cuts.borders(pairs, found[:, :n])
+        between, within = self.cuts.borders(pairs, found[0])
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         log_p = log_p_of(between, within, length, "graph")
         law, doubtful = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
@@ -425,17 +428,23 @@ class Parts:
             law[thick] = "rows"
             if self._graphs.has_second:
                 doubtful = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
-        known = ~doubtful
-        log_p[known], law[known] = self._or_valley(
-            pairs[known], nodes, log_p[known], law[known], length[known]
-        )
+        counts = found[-1] if found[-1].ndim == 3 else None
+        valley = self._valley(pairs, nodes, log_p, length, counts)
+        judged = _better(log_p, law, valley)
+        log_p, law = (np.where(doubtful, x, y) for x, y in zip((log_p, law), judged, strict=True))
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
-        return self._measured(pairs, log_p, between, within, length, doubtful, law)
+        return self._measured(pairs, log_p, between, within, length, doubtful, valley, law)
 
-    def look_again(
-        self, pairs: np.ndarray, nodes: np.ndarray, near: np.ndarray, near_length: np.ndarray
-    ) -> Measured:
-        """Test borders in the second graph; `near` (p,) is what `within` was in the first."""
+    def _kinds(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Say which pairs the second graph alone joins, and which have a side of few rows."""
+        in_wide = self._in_wide[pairs].any(axis=1)
+        return in_wide, self._core[pairs].min(axis=1) <= WIDE
+
+    def look_again(self, pairs: np.ndarray, near: np.ndarray, valley: np.ndarray) -> Measured:
+        """Test borders in the second graph; `near`, `valley` (p,) are those of the first look.
+
+        `near` is what `within` was.
+        """
         if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
             between, within = np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T
         else:
@@ -444,43 +453,45 @@ class Parts:
         shortcuts = has_shortcuts(near, within)
         log_p = log_p_of(between, within, length, "rows", np.where(shortcuts, SHORTCUTS, 1.0))
         law = np.where(shortcuts, "shortcuts", "rows").astype(object)
-        log_p, law = self._or_valley(pairs, nodes, log_p, law, near_length)
+        log_p, law = _better(log_p, law, valley)
         doubtful = np.zeros(len(pairs), dtype=bool)
-        return self._measured(pairs, log_p, between, within, length, doubtful, law)
+        return self._measured(pairs, log_p, between, within, length, doubtful, valley, law)
 
-    def _or_valley(
+    def _valley(
         self,
         pairs: np.ndarray,
         nodes: np.ndarray,
         log_p: np.ndarray,
-        law: np.ndarray,
         length: np.ndarray,
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the better p of the cut and of the valley, and what it is of.
+        counts: np.ndarray | None,
+    ) -> np.ndarray:
+        """Return the log p of valleys; NaN where the cut is clear, or not looked for.
 
-        Lengths are those in the first graph.
+        The log p and lengths of cuts are those in the first graph; counts are made if not at hand.
         """
-        log_p, law = log_p.copy(), law.copy()
+        found = np.full(len(pairs), np.nan)
         if not self._graphs.has_rows:
-            return log_p, law
+            return found
         spread = np.sqrt(self.cuts.sizes[pairs].sum(axis=1))
-        asked = length <= SHORT
-        if self._graphs.n_columns <= FEW_COLUMNS:
+        asked, few = length <= SHORT, self._graphs.n_columns <= FEW_COLUMNS
+        if few:
             asked |= (length <= LONGEST * spread) & (log_p < LIGHT)
         asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
         if asked.size:
-            deep = length[asked] > np.maximum(SHORT, ROUND * spread[asked])
-            bent = np.full(asked.size, self._graphs.n_columns <= FEW_COLUMNS)
-            valley = self.valleys.log_p(pairs[asked], nodes, bent, deep)
-            law[asked[valley < log_p[asked]]] = "valley"
-            log_p[asked] = least_of_two(log_p[asked], valley)
-        return log_p, law
+            pairs, deep = pairs[asked], length[asked] > np.maximum(SHORT, ROUND * spread[asked])
+            if counts is None:
+                counts = self.cuts.bk.to_numpy(self.valleys.counts(pairs, nodes))
+            else:
+                counts = counts[asked]
+            bent = np.full(asked.size, few)
+            found[asked] = self.valleys.log_p(pairs, nodes, counts, bent, deep)
+        return found
 
     def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
-        *found, law = found
+        *found, valley, law = found
         density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
         isolation = self._isolation[pairs].min(axis=1)
-        return Measured(log_p, isolation, *found, density, law)
+        return Measured(log_p, isolation, *found, density, valley, law)
 
     def alone(self, node: int, others: np.ndarray) -> Alone | None:
         """Look at a node that no edge of the first graph joins to others.
@@ -509,6 +520,21 @@ class Parts:
             self._width[node] = within
             return None
         return Alone(isolation, graphs.width(rows, wide=True), "rows")
+
+
+def _together(bk: ModuleType, arrays: list[Any]) -> list[np.ndarray]:
+    """Move arrays to the host with one wait."""
+    flat = bk.to_numpy(bk.xp.concatenate([x.ravel() for x in arrays]))
+    ends = np.cumsum([x.size for x in arrays])[:-1]
+    return [x.reshape(y.shape) for x, y in zip(np.split(flat, ends), arrays, strict=True)]
+
+
+def _better(
+    log_p: np.ndarray, law: np.ndarray, valley: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the p of the better of the cut and the valley, where both were looked at; what of."""
+    best = np.where(np.isnan(valley), log_p, least_of_two(log_p, valley))
+    return best, np.where(valley < log_p, "valley", law)
 
 
 def has_shortcuts(near: Any, wide: Any) -> Any:

@@ -162,10 +162,10 @@ class _Gaps:
         self.log_p = np.full(shape, -math.inf)  # of pairs that touch, not multiplied
         self.ratio = np.full(shape, -math.inf)
         self.density = np.full(shape, -math.inf)
-        self.isolation, self.within, self.length = (np.zeros(shape) for _ in range(3))
+        self.isolation, self.within, self.valley = (np.zeros(shape) for _ in range(3))
         self.doubtful = np.zeros(shape, dtype=bool)
         self._tables = self.log_p, self.ratio, self.density, self.isolation
-        self._tables += self.within, self.length, self.doubtful
+        self._tables += self.within, self.valley, self.doubtful
         self.alone: dict[int, Alone] = {}
 
     def strongest(self, node: int, others: np.ndarray) -> set[tuple[int, int]]:
@@ -184,11 +184,11 @@ class _Gaps:
         i, j = ends.T
         parts = self.parts
         if again:
-            tested = parts.look_again(ends, nodes, self.within[i, j], self.length[i, j])
+            tested = parts.look_again(ends, self.within[i, j], self.valley[i, j])
         else:
             tested = parts.look(ends, nodes, 0.0)
         found = tested.log_p, tested.ratio, tested.density, tested.isolation
-        found += tested.within, tested.length, tested.doubtful
+        found += tested.within, tested.valley, tested.doubtful
         for table, column in zip(self._tables, found, strict=True):
             table[i, j] = table[j, i] = column
 

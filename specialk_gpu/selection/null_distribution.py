@@ -103,14 +103,15 @@ def least_of_two(log_p: Any, other: Any) -> np.ndarray:
 def isolation_log_p(n_rows: int, n_nearer: Any, dimension: float = 1.0) -> np.ndarray:
     """Return the log p of a gap with `n_nearer` rows nearer than its far side.
 
-    Along a line one gap of n_rows has the probability 2^-n_nearer at most. In d dimensions each of
-    these rows is nearer, rather than in the gap, with a probability that is at most the d-th power.
+    Along a line one gap of n_rows has the probability 2^-n_nearer at most. In more dimensions each
+    of these rows is nearer, rather than in the gap, with a smaller one, down to 2^-dimension: 1/e
+    where a gap lies right across a strip as wide as itself, and less around a piece in the plane.
     """
     bits = np.asarray(n_nearer) * dimension
     return np.minimum(0.0, math.log(n_rows) - bits * math.log(2))
 
 
-def local_dimension(distances: np.ndarray, most: float = 2.0) -> float:
+def local_dimension(distances: np.ndarray, most: float = 1.5) -> float:
     """Return the dimension in which rows (s) lie by their distances (s, s), from 1 to `most`.
 
     The mean logarithm of the farthest distance of a row divided by another is the reciprocal of it

@@ -110,7 +110,7 @@ class Valleys:
         first, second = sums[:K], sums[K:]
         self._sums, self._counts = xp.zeros((2, 2 * K, d)), np.zeros((2, 2 * K))
         self._sums[0, :K], self._sums[1, :K] = first, second
-        self._counts[:, :K] = bk.to_numpy(xp.bincount(number, minlength=2 * K)).reshape(2, K)
+        self._counts[:, :K] = bk.to_numpy(bk.bin_sums(number, xp.ones(m), 2 * K)).reshape(2, K)
         self._dots = xp.empty((2 * K, m))  # of a row, and the sum of a node in the other half
         for own, rows in _in_chunks(X, self._mean):
             self._dots[:K, own] = xp.where(half[own], first @ rows.T, second @ rows.T)
@@ -123,16 +123,48 @@ class Valleys:
             known[:, new] = known[:, a] + known[:, b]
         self._bk.xp.add(self._dots[a], self._dots[b], out=self._dots[new])
 
-    def log_p(
-        self, pairs: np.ndarray, nodes: np.ndarray, bent: np.ndarray, deep: np.ndarray
-    ) -> np.ndarray:
-        """Return the natural logarithm of the p of valleys.
+    def counts(self, pairs: np.ndarray, nodes: np.ndarray) -> Any:
+        """Count rows by pair (p, 2), half and place on the line.
 
         Parameters
         ----------
         pairs : int array of shape (p, 2)
         nodes : int array of shape (n,)
-            All clusters, these among them.
+            All clusters, these among them. Those of fewer than 3 rows in a half are left out.
+
+        Returns
+        -------
+        float64 array of shape (p, 2, 3 BINS)
+        """
+        xp = self._bk.xp
+        ends, nodes = self._places(pairs, nodes)
+        asked = np.flatnonzero((ends >= 0).all(axis=1))
+        found = xp.zeros((len(pairs), 6 * BINS))
+        if asked.size:
+            means, n_chunks = self._means(nodes), -(-asked.size * self._half.size // CHUNK)
+            for own in np.array_split(asked, min(n_chunks, asked.size)):
+                pair, row, place, inside = self._region(means, ends[own])
+                n_bins = own.size * 6 * BINS
+                key = xp.where(inside, (2 * pair + self._half[row]) * 3 * BINS + place, n_bins)
+                counts = self._bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
+                found[self._bk.asarray(own)] = counts.reshape(-1, 6 * BINS)
+        return found.reshape(-1, 2, 3 * BINS)
+
+    def log_p(
+        self,
+        pairs: np.ndarray,
+        nodes: np.ndarray,
+        counts: np.ndarray,
+        bent: np.ndarray,
+        deep: np.ndarray,
+    ) -> np.ndarray:
+        """Return the natural logarithm of the p of valleys.
+
+        Parameters
+        ----------
+        pairs, nodes : int arrays of shape (p, 2) and (n,)
+        counts : float64 array of shape (p, 2, 3 BINS), on the host
+            Of these.
         bent : bool array of shape (p,)
             Of pairs that may be bent. Their p is 1 if the rows in the valley are not spread about
             the line: if these are to one side of it, as in an arc, or on all sides, as in a ring.
@@ -142,24 +174,24 @@ class Valleys:
         Returns
         -------
         float64 array of shape (p,)
-            0 where a cluster has fewer than 3 rows in a half, or its means are not apart.
+            0 where no rows were counted.
         """
-        found = np.zeros(len(pairs))
-        nodes = nodes[self._counts[:, nodes].min(axis=0) >= FEWEST]
-        index = np.full(self._counts.shape[1], -1)
-        index[nodes] = np.arange(nodes.size)
-        ends = index[pairs]
-        asked = np.flatnonzero((ends >= 0).all(axis=1))
-        if not asked.size:
-            return found
-        means = self._means(nodes)
-        counts = self._counted(means, ends[asked])
-        depth = np.where(deep[asked], DEEP, SHALLOW)
-        found[asked] = _log_p(counts, depth)
-        for i in np.flatnonzero(bent[asked] & (found[asked] < math.log(0.5))).tolist():
-            if self._is_bent(means, ends[asked[[i]]], counts[i]):
-                found[asked[i]] = 0.0
+        found = _log_p(counts, np.where(deep, DEEP, SHALLOW))
+        doubtful = np.flatnonzero(bent & (found < math.log(0.5)))
+        if doubtful.size:
+            ends, nodes = self._places(pairs, nodes)
+            means = self._means(nodes)
+            for i in doubtful.tolist():
+                if self._is_bent(means, ends[[i]], counts[i]):
+                    found[i] = 0.0
         return found
+
+    def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the nodes of enough rows, and where the ends of pairs are among them, or -1."""
+        nodes = nodes[self._counts[:, nodes].min(axis=0) >= FEWEST]
+        place = np.full(self._counts.shape[1], -1)
+        place[nodes] = np.arange(nodes.size)
+        return place[pairs], nodes
 
     def _means(self, nodes: np.ndarray) -> _Means:
         """Return what is known of the means of nodes, the products of rows with these, and more."""
@@ -179,18 +211,6 @@ class Valleys:
                 nearest[i], who[i] = xp.take_along_axis(score, top, axis=0)[0], top[0]
                 score[top[0], xp.arange(m)] = -np.inf
         return _Means(products, inner, nearest, who)
-
-    def _counted(self, means: _Means, ends: np.ndarray) -> np.ndarray:
-        """Count rows by pair (p, 2), half and place on the line: (p, 2, 3 BINS), on the host."""
-        xp, out = self._bk.xp, []
-        n_chunks = -(-len(ends) * self._half.size // CHUNK)
-        for own in np.array_split(ends, min(n_chunks, len(ends))):
-            pair, row, place, inside = self._region(means, own)
-            n_bins = len(own) * 6 * BINS
-            key = (2 * pair + self._half[row]) * 3 * BINS + place
-            key = xp.where(inside, key, n_bins)
-            out.append(xp.bincount(key, minlength=n_bins + 1)[:n_bins].reshape(-1, 2, 3 * BINS))
-        return self._bk.to_numpy(xp.concatenate(out)).astype(np.float64)
 
     def _region(self, means: _Means, ends: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """Return pairs, rows, places on the line, and which of these entries count.
@@ -229,7 +249,8 @@ class Valleys:
         of all windows. The rows in the valley may lie to one side, or in none of its middle.
         """
         bk, (_, row, place, inside) = self._bk, self._region(means, ends)
-        row, place = (bk.to_numpy(x[inside]) for x in (row, place))
+        row, place, inside = (bk.to_numpy(x) for x in (row, place, inside))
+        row, place = row[inside], place[inside]
         starts = [start[0] for start in _windows(counts.sum(axis=0)[None])]
         widths = VALLEY, SIDE, SIDE
         groups = [(place >= x) & (place < x + w) for x, w in zip(starts, widths, strict=True)]
