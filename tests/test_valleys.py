@@ -8,7 +8,7 @@ from scipy.stats import binom
 
 from specialk_gpu.selection import valleys
 from specialk_gpu.selection.null_distribution import local_dimension
-from specialk_gpu.selection.valleys import MARGIN, SHALLOW, Valleys, halves
+from specialk_gpu.selection.valleys import MARGIN, SHALLOW, Valleys, halves, valley_log_p
 
 NEVER, EVER = np.array([False]), np.array([True])
 
@@ -21,16 +21,22 @@ def two(d, apart, m=500, seed=0):
     return X, y
 
 
-def log_p(bk, X, y, pair=(0, 1), bent=NEVER, deep=NEVER):
-    X, k = bk.asarray(X), int(y.max()) + 1
-    found = Valleys(X, halves(X), bk.asarray(y, dtype=np.int32), k)
-    return log_p_of(bk, found, pair, np.arange(k), bent, deep)
+def valleys_of(bk, X, y):
+    X = bk.asarray(X)
+    return Valleys(X, halves(X), bk.asarray(y, dtype=np.int32), int(y.max()) + 1)
 
 
-def log_p_of(bk, found, pair, nodes, bent=NEVER, deep=NEVER):
-    pairs = np.array([pair])
-    counts = bk.to_numpy(found.counts(pairs, nodes))
-    return float(found.log_p(pairs, nodes, counts, bent, deep)[0])
+def log_p(bk, X, y, pair=(0, 1), deep=NEVER):
+    return log_p_of(bk, valleys_of(bk, X, y), pair, np.arange(y.max() + 1), deep)
+
+
+def log_p_of(bk, found, pair, nodes, deep=NEVER):
+    counts = found.counts(np.array([pair]), nodes)
+    return float(valley_log_p(bk.to_numpy(counts), deep)[0])
+
+
+def is_bent(bk, X, y, pair=(0, 1)):
+    return bool(valleys_of(bk, X, y).are_bent(np.array([pair]), np.arange(y.max() + 1))[0])
 
 
 def test_halves_are_of_one_size_and_do_not_depend_on_the_order(bk):
@@ -83,11 +89,12 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     counts[0, :, 25:41] = 5  # 80 in the left window, 48 in the right one, 10 in the valley
     counts[0, :, 55:71] = 3
     counts[0, 1, 43:53] = 1
-    p = math.exp(valleys._log_p(counts, np.array([1.0]))[0])
+    p = math.exp(valley_log_p(counts, NEVER)[0])
     (valley,), (left,), (right,) = valleys._windows(counts[:, 0])
     assert (left, right) == (25, 55)
+    chance = 10 * SHALLOW / (10 * SHALLOW + 16)
     n = int(counts[0, :, valley : valley + 10].sum())
-    assert p == pytest.approx(max(binom.cdf(n, n + side, 10 / 26) for side in (160, 96)), rel=1e-9)
+    assert p == pytest.approx(max(binom.cdf(n, n + side, chance) for side in (160, 96)), rel=1e-9)
 
 
 @pytest.mark.parametrize(("d", "apart"), [(2, 5), (10, 4), (50, 4), (500, 6)])
@@ -125,7 +132,13 @@ def test_arcs_and_rings_are_bent(bk, angle):
     X = np.stack([np.cos(t), np.sin(t)], axis=1) + 0.1 * rng.standard_normal((3000, 2))
     y = (X[:, 0] > 0).astype(int)
     assert log_p(bk, X, y) < math.log(0.01)
-    assert log_p(bk, X, y, bent=EVER) == 0
+    assert is_bent(bk, X, y)
+
+
+@pytest.mark.parametrize("d", [1, 2, 5])
+def test_two_gaussians_are_not_bent(bk, d):
+    for seed in range(5):
+        assert not is_bent(bk, *two(d, 4, seed=seed))
 
 
 def test_a_valley_that_has_to_be_deeper_is_less_probable(bk):
@@ -159,6 +172,7 @@ def test_clusters_of_too_few_rows_and_of_one_mean_are_not_told_apart(bk):
     X, y = two(3, 9, 100)
     y[:] = np.arange(100) < 4
     assert log_p(bk, X, y) == 0
+    assert not is_bent(bk, X, y)
     assert log_p(bk, np.ones((100, 3)), np.arange(100) % 2) == 0
 
 

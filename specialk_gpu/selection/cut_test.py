@@ -53,7 +53,7 @@ from specialk_gpu.selection.null_distribution import (
     local_dimension,
     log_p_of,
 )
-from specialk_gpu.selection.valleys import Valleys, halves
+from specialk_gpu.selection.valleys import Valleys, halves, valley_log_p
 
 __all__ = ["CutGraphs", "Gap", "Parts", "cut_test", "has_shortcuts"]
 
@@ -111,13 +111,17 @@ class Measured(NamedTuple):
     between, within, length
         See `Gap`.
     doubtful
-        Whether the second graph is to decide.
+        Whether the pair has to be looked at again.
     density
         Weight of the edges between the two, for each row of the smaller.
-    valley
-        Log p of a valley between the two; NaN where none was looked for.
     law
         What log_p is of, as in `Gap`.
+    cut
+        Log p of the cut in the first graph.
+    thin
+        Whether the cut in the second graph is to decide.
+    valley
+        Log p of a valley between the two; NaN where none was looked for.
     """
 
     log_p: np.ndarray
@@ -127,8 +131,10 @@ class Measured(NamedTuple):
     length: np.ndarray
     doubtful: np.ndarray
     density: np.ndarray
-    valley: np.ndarray
     law: np.ndarray
+    cut: np.ndarray
+    thin: np.ndarray
+    valley: np.ndarray
 
     @property
     def ratio(self) -> np.ndarray:
@@ -395,18 +401,17 @@ class Parts:
         found = self.look(pairs, nodes)
         again = np.flatnonzero(found.doubtful)
         if again.size:
-            near = found.within[again], found.valley[again]
-            second = self.look_again(pairs[again], *near)
+            second = self.look_again(pairs[again], nodes, Measured(*(x[again] for x in found)))
             for known, new in zip(found, second, strict=True):
                 known[again] = new
         return found
 
     def look(self, pairs: np.ndarray, nodes: np.ndarray, below: float = math.inf) -> Measured:
-        """Test borders in the first graph.
+        """Test borders in the first graph, and valleys.
 
         Thick cuts are judged there. Thin ones are doubtful, if they are not clear, their log p is
-        less than `below`, and each side has more rows than a neighbourhood; and those of nodes that
-        the second graph alone joins.
+        less than `below`, and each side has more rows than a neighbourhood; those of nodes that the
+        second graph alone joins; and in few dimensions valleys, as the pair may be bent.
         """
         bk, n, (in_wide, small) = self.cuts.bk, len(pairs), self._kinds(pairs)
         may_be = pairs[in_wide | ~small]
@@ -421,41 +426,59 @@ class Parts:
         between, within = self.cuts.borders(pairs, found[0])
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         log_p = log_p_of(between, within, length, "graph")
-        law, doubtful = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
+        law, thin = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
         if self._graphs.has_rows:
             thick = within >= THIN
             log_p = np.where(thick, log_p_of(between, within, length, "rows"), log_p)
             law[thick] = "rows"
             if self._graphs.has_second:
-                doubtful = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
+                thin = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
         counts = found[-1] if found[-1].ndim == 3 else None
         valley = self._valley(pairs, nodes, log_p, length, counts)
-        judged = _better(log_p, law, valley)
-        log_p, law = (np.where(doubtful, x, y) for x, y in zip((log_p, law), judged, strict=True))
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
-        return self._measured(pairs, log_p, between, within, length, doubtful, valley, law)
+        first = log_p, thin, valley
+        log_p, law = _better(log_p, law, valley)
+        doubtful = thin | (self._may_be_bent & (law == "valley") & (log_p < LIGHT))
+        return self._measured(pairs, log_p, between, within, length, doubtful, law, *first)
 
     def _kinds(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Say which pairs the second graph alone joins, and which have a side of few rows."""
         in_wide = self._in_wide[pairs].any(axis=1)
         return in_wide, self._core[pairs].min(axis=1) <= WIDE
 
-    def look_again(self, pairs: np.ndarray, near: np.ndarray, valley: np.ndarray) -> Measured:
-        """Test borders in the second graph; `near`, `valley` (p,) are those of the first look.
-
-        `near` is what `within` was.
-        """
-        if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
-            between, within = np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T
-        else:
-            between, within = self.wide.measure(pairs)
-        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
-        shortcuts = has_shortcuts(near, within)
-        log_p = log_p_of(between, within, length, "rows", np.where(shortcuts, SHORTCUTS, 1.0))
-        law = np.where(shortcuts, "shortcuts", "rows").astype(object)
-        log_p, law = _better(log_p, law, valley)
+    def look_again(self, pairs: np.ndarray, nodes: np.ndarray, first: Measured) -> Measured:
+        """Test thin borders in the second graph, and valleys of pairs that may be bent."""
+        cut, valley, thin = first.cut.copy(), first.valley.copy(), np.flatnonzero(first.thin)
+        between, within, length = first.between.copy(), first.within.copy(), first.length.copy()
+        law = np.where(within >= THIN, "rows", "graph").astype(object)
+        if thin.size:
+            between[thin], within[thin] = self._in_second(pairs[thin])
+            length[thin] = self.cuts.sizes[pairs[thin]].sum(axis=1)
+            length[thin] /= np.maximum(within[thin], SHORTEST)
+            shortcuts = has_shortcuts(first.within[thin], within[thin])
+            wider = np.where(shortcuts, SHORTCUTS, 1.0)
+            cut[thin] = log_p_of(between[thin], within[thin], length[thin], "rows", wider)
+            law[thin] = np.where(shortcuts, "shortcuts", "rows")
+        if self._may_be_bent:
+            asked = np.flatnonzero((valley < cut) & (valley < LIGHT))
+            if asked.size:
+                bent = self.valleys.are_bent(pairs[asked], nodes)
+                valley[asked] = np.where(bent, 0.0, valley[asked])
+        log_p, law = _better(cut, law, valley)
         doubtful = np.zeros(len(pairs), dtype=bool)
-        return self._measured(pairs, log_p, between, within, length, doubtful, valley, law)
+        kept = first.cut, first.thin, valley
+        return self._measured(pairs, log_p, between, within, length, doubtful, law, *kept)
+
+    def _in_second(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Measure cuts in the second graph, if that was not done with the first look."""
+        if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
+            return tuple(np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T)
+        return self.wide.measure(pairs)
+
+    @property
+    def _may_be_bent(self) -> bool:
+        """Whether rows have few columns: curved clusters are met, and can be told."""
+        return 0 < self._graphs.n_columns <= FEW_COLUMNS
 
     def _valley(
         self,
@@ -473,25 +496,24 @@ class Parts:
         if not self._graphs.has_rows:
             return found
         spread = np.sqrt(self.cuts.sizes[pairs].sum(axis=1))
-        asked, few = length <= SHORT, self._graphs.n_columns <= FEW_COLUMNS
-        if few:
+        asked = length <= SHORT
+        if self._may_be_bent:
             asked |= (length <= LONGEST * spread) & (log_p < LIGHT)
         asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
         if asked.size:
-            pairs, deep = pairs[asked], length[asked] > np.maximum(SHORT, ROUND * spread[asked])
+            deep = length[asked] > np.maximum(SHORT, ROUND * spread[asked])
             if counts is None:
-                counts = self.cuts.bk.to_numpy(self.valleys.counts(pairs, nodes))
+                counts = self.cuts.bk.to_numpy(self.valleys.counts(pairs[asked], nodes))
             else:
                 counts = counts[asked]
-            bent = np.full(asked.size, few)
-            found[asked] = self.valleys.log_p(pairs, nodes, counts, bent, deep)
+            found[asked] = valley_log_p(counts, deep)
         return found
 
     def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
-        *found, valley, law = found
+        *found, law, cut, thin, valley = found
         density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
         isolation = self._isolation[pairs].min(axis=1)
-        return Measured(log_p, isolation, *found, density, valley, law)
+        return Measured(log_p, isolation, *found, density, law, cut, thin, valley)
 
     def alone(self, node: int, others: np.ndarray) -> Alone | None:
         """Look at a node that no edge of the first graph joins to others.

@@ -8,7 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.selection.cut_test import Alone, CutGraphs, Parts, lonely, touching_pairs
+from specialk_gpu.selection.cut_test import (
+    Alone,
+    CutGraphs,
+    Measured,
+    Parts,
+    lonely,
+    touching_pairs,
+)
 from specialk_gpu.selection.null_distribution import decisive_log_p
 
 __all__ = ["Tree", "merge"]
@@ -159,13 +166,13 @@ class _Gaps:
     def __init__(self, parts: Parts) -> None:
         shape = (2 * parts.n_parts,) * 2
         self.parts = parts
-        self.log_p = np.full(shape, -math.inf)  # of pairs that touch, not multiplied
         self.ratio = np.full(shape, -math.inf)
-        self.density = np.full(shape, -math.inf)
-        self.isolation, self.within, self.valley = (np.zeros(shape) for _ in range(3))
-        self.doubtful = np.zeros(shape, dtype=bool)
-        self._tables = self.log_p, self.ratio, self.density, self.isolation
-        self._tables += self.within, self.valley, self.doubtful
+        kinds = {"doubtful": bool, "thin": bool, "law": object}
+        self.measured = Measured(*(np.zeros(shape, kinds.get(x, float)) for x in Measured._fields))
+        self.measured.log_p[:] = -math.inf
+        self.measured.density[:] = -math.inf
+        self.log_p, self.isolation = self.measured.log_p, self.measured.isolation  # not multiplied
+        self.doubtful, self.density = self.measured.doubtful, self.measured.density
         self.alone: dict[int, Alone] = {}
 
     def strongest(self, node: int, others: np.ndarray) -> set[tuple[int, int]]:
@@ -184,13 +191,15 @@ class _Gaps:
         i, j = ends.T
         parts = self.parts
         if again:
-            tested = parts.look_again(ends, self.within[i, j], self.valley[i, j])
+            tested = parts.look_again(ends, nodes, Measured(*(x[i, j] for x in self.measured)))
         else:
             tested = parts.look(ends, nodes, 0.0)
-        found = tested.log_p, tested.ratio, tested.density, tested.isolation
-        found += tested.within, tested.valley, tested.doubtful
-        for table, column in zip(self._tables, found, strict=True):
+        for table, column in zip(self._tables, (*tested, tested.ratio), strict=True):
             table[i, j] = table[j, i] = column
+
+    @property
+    def _tables(self) -> tuple[np.ndarray, ...]:
+        return (*self.measured, self.ratio)
 
     def level(self, nodes: np.ndarray) -> tuple[float, float]:
         """Return the log p of the least clear gap among nodes, and the largest ratio.

@@ -16,8 +16,9 @@ The region is what lies nearer to the point half-way than to the mean of any oth
 whichever cluster its rows were put in: where a third cluster was cut from between two, they would
 have a valley that is none.
 
-Curved clusters have valleys of their own. So pairs that are long, which in many dimensions few are,
-are asked for more: see `Valleys.log_p`.
+Curved clusters have valleys of their own. In few dimensions, where they are met, the rows in a
+valley have to be spread about the line (`Valleys.are_bent`), and between long clusters the valley
+has to be deeper than that of a ring.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from scipy.special import bdtr
 
 from specialk_gpu.backend import backend_of
 
-__all__ = ["Valleys", "halves"]
+__all__ = ["Valleys", "halves", "valley_log_p"]
 
 BINS = 32  # along the line, from one mean to the other; as many on either side of them
 VALLEY, SIDE = 10, 16  # bins of the window in the middle, and of those on its sides
@@ -150,40 +151,37 @@ class Valleys:
                 found[self._bk.asarray(own)] = counts.reshape(-1, 6 * BINS)
         return found.reshape(-1, 2, 3 * BINS)
 
-    def log_p(
-        self,
-        pairs: np.ndarray,
-        nodes: np.ndarray,
-        counts: np.ndarray,
-        bent: np.ndarray,
-        deep: np.ndarray,
-    ) -> np.ndarray:
-        """Return the natural logarithm of the p of valleys.
+    def are_bent(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Say of pairs (p, 2) whether the rows in the valley are not spread about the line.
 
-        Parameters
-        ----------
-        pairs, nodes : int arrays of shape (p, 2) and (n,)
-        counts : float64 array of shape (p, 2, 3 BINS), on the host
-            Of these.
-        bent : bool array of shape (p,)
-            Of pairs that may be bent. Their p is 1 if the rows in the valley are not spread about
-            the line: if these are to one side of it, as in an arc, or on all sides, as in a ring.
-        deep : bool array of shape (p,)
-            Whether the valley has to be deeper than that of a bent cluster.
-
-        Returns
-        -------
-        float64 array of shape (p,)
-            0 where no rows were counted.
+        They are not, if they lie to one side of it, as in an arc, or all around it, as in a ring.
+        Takes two waits, and rows of few columns.
         """
-        found = _log_p(counts, np.where(deep, DEEP, SHALLOW))
-        doubtful = np.flatnonzero(bent & (found < math.log(0.5)))
-        if doubtful.size:
-            ends, nodes = self._places(pairs, nodes)
-            means = self._means(nodes)
-            for i in doubtful.tolist():
-                if self._is_bent(means, ends[[i]], counts[i]):
-                    found[i] = 0.0
+        bk, xp = self._bk, self._bk.xp
+        ends, nodes = self._places(pairs, nodes)
+        means, found, m = self._means(nodes), np.zeros(len(pairs), dtype=bool), self._half.size
+        asked = np.flatnonzero((ends >= 0).all(axis=1))
+        if not asked.size:
+            return found
+        chosen, sizes = [], []
+        for own in np.array_split(asked, -(-asked.size * m // CHUNK)):
+            pair, row, place, inside = self._region(means, ends[own])
+            content = bk.to_numpy(xp.stack([pair, row, xp.where(inside, place, -1)]))
+            pair, row, place = content[:, content[2] >= 0]
+            counts = np.bincount(pair * 3 * BINS + place, minlength=own.size * 3 * BINS)
+            starts = _windows(counts.reshape(own.size, -1).astype(np.float64))
+            for i in range(own.size):
+                of_pair = row[pair == i], place[pair == i]
+                for start, width in zip(starts, (VALLEY, SIDE, SIDE), strict=True):
+                    within = (of_pair[1] >= start[i]) & (of_pair[1] < start[i] + width)
+                    chosen.append(np.stack([x[within] for x in of_pair]))
+                    sizes.append(int(within.sum()))
+        row, place = np.concatenate(chosen, axis=1)
+        X = bk.to_numpy(self._X[bk.asarray(row)]).astype(np.float64)
+        ends = np.cumsum(sizes)[2:-1:3]
+        groups = np.array(sizes).reshape(-1, 3)
+        for i, content in enumerate(zip(np.split(X, ends), np.split(place, ends), strict=True)):
+            found[asked[i]] = _is_bent(*content, groups[i])
         return found
 
     def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -242,37 +240,6 @@ class Valleys:
             inside &= means.products[c][row] - half_way <= limit[pair]
         return pair, row, xp.where(inside, place, 0).astype(np.int64), inside
 
-    def _is_bent(self, means: _Means, ends: np.ndarray, counts: np.ndarray) -> bool:
-        """Say whether the rows in a valley are not spread about the line of the two means.
-
-        The line goes through the rows of the windows on both sides, and deviations are those off it
-        of all windows. The rows in the valley may lie to one side, or in none of its middle.
-        """
-        bk, (_, row, place, inside) = self._bk, self._region(means, ends)
-        row, place, inside = (bk.to_numpy(x) for x in (row, place, inside))
-        row, place = row[inside], place[inside]
-        starts = [start[0] for start in _windows(counts.sum(axis=0)[None])]
-        widths = VALLEY, SIDE, SIDE
-        groups = [(place >= x) & (place < x + w) for x, w in zip(starts, widths, strict=True)]
-        if not all(group.any() for group in groups):
-            return groups[0].any()  # without rows in the valley nothing is bent
-        chosen = np.concatenate([np.flatnonzero(group) for group in groups])
-        Y = bk.to_numpy(self._X[bk.asarray(row[chosen])]).astype(np.float64)
-        Y -= Y.mean(axis=0)
-        t = place[chosen] - place[chosen].mean()
-        Y -= np.outer(t, t @ Y / (t @ t))
-        valley, *sides = np.split(Y, np.cumsum([group.sum() for group in groups])[:-1])
-        offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
-        own = _covariance(valley)
-        values, axes = np.linalg.eigh(own + sum(map(_covariance, sides)) / 2)
-        known = values > 0.01 * values[-1]
-        squared = ((offset @ axes[:, known]) ** 2 / values[known]).sum()
-        values, axes = np.linalg.eigh(own)
-        widest = (valley - valley.mean(axis=0) + offset) @ axes[:, -1]
-        n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(values[-1])).sum()
-        by_chance = known.sum() / (2 * len(valley))
-        return squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1
-
 
 def _in_chunks(X: Any, mean: Any, size: int = CHUNK) -> Iterator[tuple[slice, Any]]:
     """Yield rows as float64, some at a time, with where they are."""
@@ -282,14 +249,52 @@ def _in_chunks(X: Any, mean: Any, size: int = CHUNK) -> Iterator[tuple[slice, An
         yield own, X[own].astype(np.float64) - mean
 
 
+def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
+    """Say it of rows (n, d) in the valley and in the windows on both sides, and their places.
+
+    The line goes through the rows of the windows on both sides, and deviations are those off it of
+    all windows. The rows in the valley may lie to one side, or in none of its middle.
+    """
+    if not sizes.all():
+        return bool(sizes[0])  # without rows in the valley nothing is bent
+    Y = Y - Y.mean(axis=0)
+    t = place - place.mean()
+    Y -= np.outer(t, t @ Y / (t @ t))
+    valley, *sides = np.split(Y, np.cumsum(sizes)[:-1])
+    offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
+    own = _covariance(valley)
+    values, axes = np.linalg.eigh(own + sum(map(_covariance, sides)) / 2)
+    known = values > 0.01 * values[-1]
+    squared = ((offset @ axes[:, known]) ** 2 / values[known]).sum()
+    values, axes = np.linalg.eigh(own)
+    widest = (valley - valley.mean(axis=0) + offset) @ axes[:, -1]
+    n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(max(values[-1], 0.0))).sum()
+    by_chance = known.sum() / (2 * len(valley))
+    return bool(squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1)
+
+
 def _covariance(Y: np.ndarray) -> np.ndarray:
     """Return the covariance (d, d) of rows."""
     Y = Y - Y.mean(axis=0)
     return Y.T @ Y / len(Y)
 
 
-def _log_p(counts: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """Return the log p of counts (p, 2, 3 BINS) by half and place, if the valley is that deep."""
+def valley_log_p(counts: np.ndarray, deep: np.ndarray) -> np.ndarray:
+    """Return the natural logarithm of the p of valleys.
+
+    Parameters
+    ----------
+    counts : float64 array of shape (p, 2, 3 BINS), on the host
+        Of `Valleys.counts`.
+    deep : bool array of shape (p,)
+        Whether the valley has to be deeper than that of a bent cluster.
+
+    Returns
+    -------
+    float64 array of shape (p,)
+        0 where no rows were counted.
+    """
+    depth = np.where(deep, DEEP, SHALLOW)
     totals = np.zeros((3, len(counts)))
     for half in (0, 1):
         below = _sums_below(counts[:, 1 - half])
