@@ -216,6 +216,11 @@ class CutGraphs:
         """Return the valleys between parts, where `has_rows`."""
         return Valleys(self._distinct, self._halves, part, K)
 
+    @cached_property
+    def rows_on_host(self) -> np.ndarray:
+        """The distinct rows, where `has_rows`."""
+        return backend_of(self._distinct).to_numpy(self._distinct)
+
     @property
     def n_columns(self) -> int:
         """The number of columns of the rows, or 0."""
@@ -280,10 +285,11 @@ class CutGraphs:
         inside[rows] = True
         across = inside[nearest] != inside[:, None]
         nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
-        row = int(nearer.argmin())
-        n_nearer = int(nearer[row])
-        near = self._distinct[nearest[row, :n_nearer]]
-        own = bk.to_numpy(bk.xp.concatenate([self._distinct[row][None], near])).astype(np.float64)
+        row = nearer.argmin()[None]
+        near = self._distinct[bk.xp.concatenate([row, nearest[row[0]]])].astype(np.float64)
+        found = bk.to_numpy(bk.xp.concatenate([nearer[row].astype(np.float64), near.ravel()]))
+        n_nearer = int(found[0])
+        own = found[1:].reshape(near.shape)[: n_nearer + 1]
         return float(isolation_log_p(nearest.shape[0], n_nearer, local_dimension(cdist(own, own))))
 
 
@@ -418,7 +424,7 @@ class Parts:
         ahead = bk.name == "cuda"  # a wait costs more than what turns out not to be needed
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
-        found += [self.valleys.counts(pairs, nodes)] if ahead and self._valleys is not None else []
+        found += [self.valleys.counts(pairs, nodes)] if ahead and self._graphs.has_rows else []
         found = _together(bk, found)
         if ahead and self._wide is not None:
             second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
@@ -462,7 +468,7 @@ class Parts:
         if self._may_be_bent:
             asked = np.flatnonzero((valley < cut) & (valley < LIGHT))
             if asked.size:
-                bent = self.valleys.are_bent(pairs[asked], nodes)
+                bent = self.valleys.are_bent(pairs[asked], nodes, self._graphs.rows_on_host)
                 valley[asked] = np.where(bent, 0.0, valley[asked])
         log_p, law = _better(cut, law, valley)
         doubtful = np.zeros(len(pairs), dtype=bool)

@@ -69,6 +69,8 @@ class _Means(NamedTuple):
         Of a row with the mean of a node's rows in the other half.
     inner : array of shape (n, n)
         Products of means, of one half with those of the other: so they hold no chance.
+    known : bool array of shape (n,)
+        Whether there are at least 3 rows in either half.
     nearest, who : arrays of shape (3, m)
         The three nodes nearest to each row, and product less half the square of their means; of
         shape (0, m) if there are two nodes.
@@ -76,6 +78,7 @@ class _Means(NamedTuple):
 
     products: Any
     inner: Any
+    known: Any
     nearest: Any
     who: Any
 
@@ -102,18 +105,18 @@ class Valleys:
         self._bk = bk = backend_of(X)
         xp, (m, d) = bk.xp, X.shape
         self.n_nodes = K
-        self._X, self._half, self._mean = X, half, X.mean(axis=0, dtype=np.float64)
+        self._half, mean = half, X.mean(axis=0, dtype=np.float64)
         number = part + K * half
         names = xp.arange(2 * K, dtype=number.dtype)
         sums = xp.zeros((2 * K, d))
-        for own, rows in _in_chunks(X, self._mean):
+        for own, rows in _in_chunks(X, mean):
             sums += (number[own] == names[:, None]).astype(np.float64) @ rows
         first, second = sums[:K], sums[K:]
-        self._sums, self._counts = xp.zeros((2, 2 * K, d)), np.zeros((2, 2 * K))
+        self._sums, self._counts = xp.zeros((2, 2 * K, d)), xp.zeros((2, 2 * K))
         self._sums[0, :K], self._sums[1, :K] = first, second
-        self._counts[:, :K] = bk.to_numpy(bk.bin_sums(number, xp.ones(m), 2 * K)).reshape(2, K)
+        self._counts[:, :K] = bk.bin_sums(number, xp.ones(m), 2 * K).reshape(2, K)
         self._dots = xp.empty((2 * K, m))  # of a row, and the sum of a node in the other half
-        for own, rows in _in_chunks(X, self._mean):
+        for own, rows in _in_chunks(X, mean):
             self._dots[:K, own] = xp.where(half[own], first @ rows.T, second @ rows.T)
 
     def unite(self, a: int, b: int) -> None:
@@ -131,71 +134,65 @@ class Valleys:
         ----------
         pairs : int array of shape (p, 2)
         nodes : int array of shape (n,)
-            All clusters, these among them. Those of fewer than 3 rows in a half are left out.
+            All clusters, these among them; those of fewer than 3 rows in a half do not count.
 
         Returns
         -------
         float64 array of shape (p, 2, 3 BINS)
         """
-        xp = self._bk.xp
-        ends, nodes = self._places(pairs, nodes)
-        asked = np.flatnonzero((ends >= 0).all(axis=1))
-        found = xp.zeros((len(pairs), 6 * BINS))
-        if asked.size:
-            means, n_chunks = self._means(nodes), -(-asked.size * self._half.size // CHUNK)
-            for own in np.array_split(asked, min(n_chunks, asked.size)):
-                pair, row, place, inside = self._region(means, ends[own])
-                n_bins = own.size * 6 * BINS
-                key = xp.where(inside, (2 * pair + self._half[row]) * 3 * BINS + place, n_bins)
-                counts = self._bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
-                found[self._bk.asarray(own)] = counts.reshape(-1, 6 * BINS)
+        xp, found = self._bk.xp, []
+        means, ends = self._means(nodes), self._places(pairs, nodes)
+        for own in self._in_chunks(ends):
+            pair, row, place, inside = self._region(means, own)
+            n_bins = len(own) * 6 * BINS
+            key = xp.where(inside, (2 * pair + self._half[row]) * 3 * BINS + place, n_bins)
+            found.append(self._bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins])
+        found = xp.concatenate(found) if found else xp.zeros(0)
         return found.reshape(-1, 2, 3 * BINS)
 
-    def are_bent(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    def are_bent(self, pairs: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> np.ndarray:
         """Say of pairs (p, 2) whether the rows in the valley are not spread about the line.
 
         They are not, if they lie to one side of it, as in an arc, or all around it, as in a ring.
-        Takes two waits, and rows of few columns.
+        `rows` (m, d) are those of the set, on the host: of few columns.
         """
-        bk, xp = self._bk, self._bk.xp
-        ends, nodes = self._places(pairs, nodes)
-        means, found, m = self._means(nodes), np.zeros(len(pairs), dtype=bool), self._half.size
-        asked = np.flatnonzero((ends >= 0).all(axis=1))
-        if not asked.size:
-            return found
-        chosen, sizes = [], []
-        for own in np.array_split(asked, -(-asked.size * m // CHUNK)):
-            pair, row, place, inside = self._region(means, ends[own])
+        bk, xp, found = self._bk, self._bk.xp, []
+        means, ends = self._means(nodes), self._places(pairs, nodes)
+        for own in self._in_chunks(ends):
+            pair, row, place, inside = self._region(means, own)
             content = bk.to_numpy(xp.stack([pair, row, xp.where(inside, place, -1)]))
             pair, row, place = content[:, content[2] >= 0]
-            counts = np.bincount(pair * 3 * BINS + place, minlength=own.size * 3 * BINS)
-            starts = _windows(counts.reshape(own.size, -1).astype(np.float64))
-            for i in range(own.size):
-                of_pair = row[pair == i], place[pair == i]
-                for start, width in zip(starts, (VALLEY, SIDE, SIDE), strict=True):
-                    within = (of_pair[1] >= start[i]) & (of_pair[1] < start[i] + width)
-                    chosen.append(np.stack([x[within] for x in of_pair]))
-                    sizes.append(int(within.sum()))
-        row, place = np.concatenate(chosen, axis=1)
-        X = bk.to_numpy(self._X[bk.asarray(row)]).astype(np.float64)
-        ends = np.cumsum(sizes)[2:-1:3]
-        groups = np.array(sizes).reshape(-1, 3)
-        for i, content in enumerate(zip(np.split(X, ends), np.split(place, ends), strict=True)):
-            found[asked[i]] = _is_bent(*content, groups[i])
-        return found
+            counts = np.bincount(pair * 3 * BINS + place, minlength=len(own) * 3 * BINS)
+            starts = _windows(counts.reshape(len(own), -1).astype(np.float64))
+            for i, windows in enumerate(zip(*starts, strict=True)):
+                here = np.flatnonzero(pair == i)
+                groups = [
+                    here[(place[here] >= start) & (place[here] < start + width)]
+                    for start, width in zip(windows, (VALLEY, SIDE, SIDE), strict=True)
+                ]
+                chosen = np.concatenate(groups)
+                X = rows[row[chosen]].astype(np.float64)
+                found.append(_is_bent(X, place[chosen], np.array([x.size for x in groups])))
+        return np.array(found, dtype=bool)
 
-    def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the nodes of enough rows, and where the ends of pairs are among them, or -1."""
-        nodes = nodes[self._counts[:, nodes].min(axis=0) >= FEWEST]
+    def _in_chunks(self, ends: np.ndarray) -> list[np.ndarray]:
+        """Divide pairs (p, 2) into some that are looked at together."""
+        n_chunks = -(-len(ends) * self._half.size // CHUNK)
+        return np.array_split(ends, min(n_chunks, len(ends))) if len(ends) else []
+
+    def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Return where the ends of pairs are among nodes."""
         place = np.full(self._counts.shape[1], -1)
         place[nodes] = np.arange(nodes.size)
-        return place[pairs], nodes
+        return place[pairs]
 
     def _means(self, nodes: np.ndarray) -> _Means:
         """Return what is known of the means of nodes, the products of rows with these, and more."""
         xp = self._bk.xp
         n, m = nodes.size, self._half.size
-        counts = self._bk.asarray(self._counts[:, nodes])[:, :, None]
+        counts = self._counts[:, nodes]
+        known = counts.min(axis=0) >= FEWEST
+        counts = xp.maximum(counts, 1)[:, :, None]
         means = self._sums[:, nodes] / counts
         both = means[0] @ means[1].T
         products = self._dots[nodes] / xp.where(self._half, *counts)
@@ -203,12 +200,12 @@ class Valleys:
         most = min(3, n) if n > 2 else 0  # in a pair of two clusters all rows are counted
         nearest, who = xp.full((most, m), -np.inf), xp.full((most, m), -1)
         if most:
-            score = products - xp.diag(inner)[:, None] / 2
+            score = xp.where(known[:, None], products - xp.diag(inner)[:, None] / 2, -np.inf)
             for i in range(most):
                 top = score.argmax(axis=0)[None]
                 nearest[i], who[i] = xp.take_along_axis(score, top, axis=0)[0], top[0]
                 score[top[0], xp.arange(m)] = -np.inf
-        return _Means(products, inner, nearest, who)
+        return _Means(products, inner, known, nearest, who)
 
     def _region(self, means: _Means, ends: np.ndarray) -> tuple[Any, Any, Any, Any]:
         """Return pairs, rows, places on the line, and which of these entries count.
@@ -224,7 +221,8 @@ class Valleys:
         apart = ii + jj - 2 * ij
         along = (b - a - (jj - ii) / 2) / xp.where(apart > 0, apart, np.inf) + 0.5
         place = xp.floor((along + 1) * BINS)
-        inside = (apart > 0) & (place >= 0) & (place < 3 * BINS)
+        inside = (means.known[i] & means.known[j])[:, None] & (apart > 0)
+        inside = inside & (place >= 0) & (place < 3 * BINS)
         other = xp.full(a.shape, -np.inf)
         for nearest, who in zip(means.nearest[::-1], means.who[::-1], strict=True):
             other = xp.where((who != i[:, None]) & (who != j[:, None]), nearest, other)
@@ -236,7 +234,7 @@ class Valleys:
         for c in range(n if n > 2 else 0):
             to_mean = (inner[i, c] + inner[j, c]) / 2
             limit = to_mean + MARGIN * (inner[c, c] - 2 * to_mean) - (1 - MARGIN) * square[:, 0]
-            limit = xp.where((i == c) | (j == c), np.inf, limit)
+            limit = xp.where(means.known[c] & (i != c) & (j != c), limit, np.inf)
             inside &= means.products[c][row] - half_way <= limit[pair]
         return pair, row, xp.where(inside, place, 0).astype(np.int64), inside
 
