@@ -124,7 +124,7 @@ _PARAMETERS = {
         "metavar": "{N,auto}",
         "help": "eigenvectors (auto: one for each fragment; zz_top: 200 or 1000)",
     },
-    "alpha": _NUMBER | {"help": "level above which two clusters are taken for one (0.01)"},
+    "alpha": _NUMBER | {"help": "level above which two clusters are one (0.05; zz_top: 0.01)"},
     "n_clusters": _INTEGER | {"help": "exactly this many clusters, without a test"},
     "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
     "max_clusters": _INTEGER | {"help": "largest number of clusters (none; zz_top: 50)"},

@@ -51,6 +51,7 @@ REMEDIES = {
 
 
 NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that say nothing about a result
+LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 KEPT = ("_voters", "_votes", "_distinct", "_settings", "_tree")  # beside what ends in an underscore
 
 
@@ -87,8 +88,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     Parameters
     ----------
-    alpha : float, default=0.01
-        Level of the test, in (0, 1).
+    alpha : float, default=None
+        Level of the test, in (0, 1). None is 0.05 for the cut test: about the largest share of sets
+        of one cluster that are split; and 0.01 for the ZZ Top Bound, as in [HD19].
     n_clusters : int, default=None
         Find so many clusters and skip the test.
     min_clusters, max_clusters : int, default=1 and None
@@ -203,7 +205,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [Interval(Real, 0, 1, closed="neither")],
+        "alpha": [Interval(Real, 0, 1, closed="neither"), None],
         "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
         "min_clusters": [Interval(Integral, 1, None, closed="left")],
         "max_clusters": [Interval(Integral, 1, None, closed="left"), None],
@@ -229,7 +231,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
 
     def __init__(
         self,
-        alpha: float = 0.01,
+        alpha: float | None = None,
         *,
         n_clusters: int | None = None,
         min_clusters: int = 1,
@@ -360,6 +362,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
             self._votes = OnDevice(found.labels, self._votes)
         kept = self.get_params(deep=False)
         self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
+        self._settings["alpha"] = self._level
         self._distinct = None
         if group is not None:
             self._distinct = out(bk.xp.unique(group, return_index=True)[1])
@@ -404,7 +407,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
                 graphs,
                 pairs_of,
                 clock,
-                alpha=self.alpha,
+                alpha=self._level,
                 n_clusters=self.n_clusters,
                 min_clusters=self.min_clusters,
                 max_clusters=self.max_clusters,
@@ -424,6 +427,10 @@ class SpecialK(ClusterMixin, BaseEstimator):
             D,
         )
 
+    @property
+    def _level(self) -> float:
+        return LEVELS[self.criterion] if self.alpha is None else self.alpha
+
     def _by_zz_top(self, bk: ModuleType, W: Any, rng: Any, clock: Clock) -> _Fit:
         """Find clusters as [HD19, Algorithm 1] does."""
         m, n = W.shape[0], self.n_components
@@ -439,7 +446,7 @@ class SpecialK(ClusterMixin, BaseEstimator):
         with _memory_explained(bk, "sweep"):
             found = sweep(
                 D,
-                alpha=self.alpha,
+                alpha=self._level,
                 n_clusters=self.n_clusters,
                 min_clusters=self.min_clusters,
                 max_clusters=50 if self.max_clusters is None else self.max_clusters,

@@ -151,7 +151,7 @@ def test_fit_of_too_few_points_warns_and_says_one_cluster(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].startswith("k = 1 cluster (")
     assert "warning: n_neighbors=10 is not below the number of rows to join, 4: using 3" in err
-    assert "warning: 4 rows are too few for a split to be accepted at alpha=0.01" in err
+    assert "warning: 4 rows are too few for a split to be accepted at alpha=0.05" in err
 
 
 @pytest.mark.parametrize("name", ["w.npz", "w.npy"])

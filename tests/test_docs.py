@@ -141,11 +141,11 @@ def test_figures_of_the_extension_are_those_of_the_results():
 def test_the_law_of_nothing_is_that_of_the_results(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     from benchmarks.calibration.__main__ import TABLE
-    from benchmarks.calibration.study import fitted_laws
+    from benchmarks.calibration.law import fitted_laws
     from benchmarks.paper.runner import read
     from benchmarks.stamp import RESULTS
 
-    laws = fitted_laws(read(RESULTS / "calibration-null.jsonl"))
+    laws = fitted_laws(read(RESULTS / "calibration-law.jsonl"))
     assert json.loads(TABLE.read_text(encoding="utf-8")) == laws
 
 

@@ -68,12 +68,12 @@ def test_the_path_shows_each_p_the_level_and_the_decision(model):
     expected = [(s.k, max(s.log_p / np.log(10), plot.FLOOR["cut"])) for s in model.path_ if s.pair]
     np.testing.assert_allclose(points, expected)
     names = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert {"accepted", "rejected", "alpha = 0.01", "decision"} <= set(names)
+    assert {"accepted", "rejected", "alpha = 0.05", "decision"} <= set(names)
     assert "watershed" not in names
     assert ax.get_ylabel() == "log10 p of the cut test, worst pair"
     assert "< 0.001" in [text.get_text() for text in ax.texts]
     lines = {line.get_label(): line for line in ax.lines}
-    assert set(lines["alpha = 0.01"].get_ydata()) == {-2}
+    assert set(lines["alpha = 0.05"].get_ydata()) == {-2}
     assert set(lines["decision"].get_xdata()) == {3}
 
 

@@ -217,7 +217,13 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
             "no evidence",
             "5 eigenvectors of so many rows are too few for any split",
         ),
-        (BLOBS[:20], {}, "1 cluster?", "no evidence", "20 rows are too few for any split"),
+        (
+            BLOBS[:20],
+            {"alpha": 0.01},
+            "1 cluster?",
+            "no evidence",
+            "20 rows are too few for any split",
+        ),
         (BLOBS, {"max_clusters": 2}, "2 clusters", "the most allowed", "Allow more clusters"),
         (
             BLOBS,
@@ -296,7 +302,7 @@ def test_what_is_set_after_the_fit_changes_no_finding(tmp_path):
 def test_isolated_rows_and_a_p_near_alpha_are_doubts():
     W = knn_graph(BLOBS).toarray()
     W[:2] = W[:, :2] = 0
-    model = fit(W, affinity="precomputed")
+    model = fit(W, affinity="precomputed", alpha=0.01)
     assert any("No edge joins 2 rows" in found for found, _ in doubts(model))
     near = [
         s._replace(log_p=np.log(model.alpha) - 1) if s.k == model.n_clusters_ else s
