@@ -385,7 +385,7 @@ def test_parts_of_one_cluster_are_not_tested_against_each_other(bk):
     assert parts.wide.touching(0, np.arange(3)).tolist() == [1]
     result = least_gap(graphs, labels, 2)
     assert result.pair == (0, 1)
-    assert result.log_p < CLEAR
+    assert result.log_p < math.log(0.001)
 
 
 def test_a_small_neighbour_in_the_wide_graph_is_no_reason_for_p_1(bk):
@@ -504,14 +504,12 @@ def test_p_is_one_where_no_cut_is_heavier(law):
     assert log_p_of(800, 1000, 20, law) == 0  # however many rows: that is roughness
 
 
-def test_the_laws_rise_with_the_length_and_that_of_graphs_is_wider():
-    (length, scale), (same, wider) = null_law("rows"), null_law("graph")
-    assert (np.diff(length) > 0).all()
-    assert (np.diff(scale) >= 0).all()
-    assert (np.diff(wider) >= 0).all()
-    assert scale.min() > 0
-    np.testing.assert_array_equal(length, same)
-    assert (wider >= scale).all()
+def test_the_laws_rise_with_the_length():
+    for name in ("rows", "graph"):
+        length, scale = null_law(name)
+        assert (np.diff(length) > 0).all()
+        assert (np.diff(scale) >= 0).all()
+        assert scale.min() > 0
 
 
 # -- what the estimator and callers hand to it ----------------------------------------------------

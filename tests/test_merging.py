@@ -337,7 +337,7 @@ def grid(n_side=7, each=30):
 @pytest.mark.gpu
 @pytest.mark.parametrize("k", [3, 12, 40])
 @pytest.mark.parametrize("with_rows", [False, True])
-def test_the_test_of_a_clustering_waits_six_times_however_many_pairs_it_has(waits, k, with_rows):
+def test_the_test_of_a_clustering_waits_seldom_however_many_pairs_it_has(waits, k, with_rows):
     bk, X = get_backend("cuda"), grid()
     labels = bk.asarray(kmeans_labels(X, k), dtype=np.int32)
     graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X) if with_rows else None)
@@ -345,7 +345,7 @@ def test_the_test_of_a_clustering_waits_six_times_however_many_pairs_it_has(wait
     with waits() as count:
         again = least_gap(graphs, labels, k)
     assert again == first
-    assert count.waits <= 6, str(count)
+    assert count.waits <= 6 + with_rows, str(count)  # one for pairs that may be bent
 
 
 @pytest.mark.gpu

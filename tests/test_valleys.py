@@ -36,7 +36,7 @@ def log_p_of(bk, found, pair, nodes, deep=NEVER):
 
 
 def is_bent(bk, X, y, pair=(0, 1)):
-    return bool(valleys_of(bk, X, y).are_bent(np.array([pair]), np.arange(y.max() + 1), X)[0])
+    return bool(valleys_of(bk, X, y).are_bent(np.array([pair]), np.arange(y.max() + 1))[0])
 
 
 def test_halves_are_of_one_size_and_do_not_depend_on_the_order(bk):

@@ -216,11 +216,6 @@ class CutGraphs:
         """Return the valleys between parts, where `has_rows`."""
         return Valleys(self._distinct, self._halves, part, K)
 
-    @cached_property
-    def rows_on_host(self) -> np.ndarray:
-        """The distinct rows, where `has_rows`."""
-        return backend_of(self._distinct).to_numpy(self._distinct)
-
     @property
     def n_columns(self) -> int:
         """The number of columns of the rows, or 0."""
@@ -468,7 +463,7 @@ class Parts:
         if self._may_be_bent:
             asked = np.flatnonzero((valley < cut) & (valley < LIGHT))
             if asked.size:
-                bent = self.valleys.are_bent(pairs[asked], nodes, self._graphs.rows_on_host)
+                bent = self.valleys.are_bent(pairs[asked], nodes)
                 valley[asked] = np.where(bent, 0.0, valley[asked])
         log_p, law = _better(cut, law, valley)
         doubtful = np.zeros(len(pairs), dtype=bool)

@@ -105,7 +105,7 @@ class Valleys:
         self._bk = bk = backend_of(X)
         xp, (m, d) = bk.xp, X.shape
         self.n_nodes = K
-        self._half, mean = half, X.mean(axis=0, dtype=np.float64)
+        self._X, self._half, mean = X, half, X.mean(axis=0, dtype=np.float64)
         number = part + K * half
         names = xp.arange(2 * K, dtype=number.dtype)
         sums = xp.zeros((2 * K, d))
@@ -150,30 +150,36 @@ class Valleys:
         found = xp.concatenate(found) if found else xp.zeros(0)
         return found.reshape(-1, 2, 3 * BINS)
 
-    def are_bent(self, pairs: np.ndarray, nodes: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    def are_bent(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Say of pairs (p, 2) whether the rows in the valley are not spread about the line.
 
         They are not, if they lie to one side of it, as in an arc, or all around it, as in a ring.
-        `rows` (m, d) are those of the set, on the host: of few columns.
+        Moves all rows to the host: they should have few columns.
         """
-        bk, xp, found = self._bk, self._bk.xp, []
+        bk, xp, regions, done = self._bk, self._bk.xp, [], 0
         means, ends = self._means(nodes), self._places(pairs, nodes)
         for own in self._in_chunks(ends):
             pair, row, place, inside = self._region(means, own)
-            content = bk.to_numpy(xp.stack([pair, row, xp.where(inside, place, -1)]))
-            pair, row, place = content[:, content[2] >= 0]
-            counts = np.bincount(pair * 3 * BINS + place, minlength=len(own) * 3 * BINS)
-            starts = _windows(counts.reshape(len(own), -1).astype(np.float64))
-            for i, windows in enumerate(zip(*starts, strict=True)):
-                here = np.flatnonzero(pair == i)
-                groups = [
-                    here[(place[here] >= start) & (place[here] < start + width)]
-                    for start, width in zip(windows, (VALLEY, SIDE, SIDE), strict=True)
-                ]
-                chosen = np.concatenate(groups)
-                X = rows[row[chosen]].astype(np.float64)
-                found.append(_is_bent(X, place[chosen], np.array([x.size for x in groups])))
-        return np.array(found, dtype=bool)
+            regions.append(xp.stack([pair + done, row, xp.where(inside, place, -1)]))
+            done += len(own)
+        content = xp.concatenate(regions, axis=1).ravel()
+        content = bk.to_numpy(xp.concatenate([content, self._X.ravel()]))  # a wait
+        content, X = np.split(content, [content.size - self._X.size])
+        content, X = content.reshape(3, -1).astype(np.int64), X.reshape(self._X.shape)
+        pair, row, place = content[:, content[2] >= 0]
+        counts = np.bincount(pair * 3 * BINS + place, minlength=len(pairs) * 3 * BINS)
+        starts = _windows(counts.reshape(len(pairs), -1).astype(np.float64))
+        found = np.zeros(len(pairs), dtype=bool)
+        for i, windows in enumerate(zip(*starts, strict=True)):
+            here = np.flatnonzero(pair == i)
+            groups = [
+                here[(place[here] >= start) & (place[here] < start + width)]
+                for start, width in zip(windows, (VALLEY, SIDE, SIDE), strict=True)
+            ]
+            chosen = np.concatenate(groups)
+            sizes = np.array([x.size for x in groups])
+            found[i] = _is_bent(X[row[chosen]].astype(np.float64), place[chosen], sizes)
+        return found
 
     def _in_chunks(self, ends: np.ndarray) -> list[np.ndarray]:
         """Divide pairs (p, 2) into some that are looked at together."""
