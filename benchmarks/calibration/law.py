@@ -25,6 +25,7 @@ __all__ = ["fitted_laws", "gaps", "least_log_p", "tasks"]
 SETS = {300: 60, 1000: 50, 3000: 24, 10000: 2}
 SETS_OF_GRAPHS = {300: 60, 1000: 20}
 RECORDED = ("log_p", "between", "within", "length", "law")  # of a gap
+WITHOUT_LAW = ("valley", "isolation")
 LEVELS = (0.05, 0.01)
 LOOKED = (2, 3, 4)  # clusters
 LIKELY = math.log(0.5)  # log p from which a level does not matter
@@ -64,8 +65,21 @@ def gaps(task: dict[str, Any]) -> dict[str, Any]:
             if k > tree.n_leaves or tree.log_p[k - 1] >= LIKELY:
                 continue
             gap = least_gap(graphs, graphs.distinct(tree.labels(k)), k)
-            found.append({"k": k} | {x: getattr(gap, x) for x in RECORDED})
+            found.append({"k": k} | {x: getattr(gap, x) for x in RECORDED} | factor_of(gap))
     return {"gaps": found}
+
+
+def factor_of(gap: Any) -> dict[str, float]:
+    """Return the log of what the p of a cut was multiplied by, whatever the law."""
+    if gap.law in WITHOUT_LAW:
+        return {}
+    border = gap.between, gap.within, gap.length, *law_of(gap.law)
+    return {"log_factor": gap.log_p - float(log_p_of(*border))}
+
+
+def law_of(name: str) -> tuple[str, float]:
+    """Return the law that a gap names, and how many times wider it is."""
+    return "graph" if name == "graph" else "rows", SHORTCUTS if name == "shortcuts" else 1.0
 
 
 def least_log_p(found: list[dict[str, Any]], laws: Any = None) -> tuple[float, dict[str, Any]]:
@@ -81,13 +95,10 @@ def least_log_p(found: list[dict[str, Any]], laws: Any = None) -> tuple[float, d
 
 
 def _by(one: dict[str, Any], laws: Any) -> float:
-    if one["law"] in ("valley", "isolation"):
+    if one["law"] in WITHOUT_LAW:
         return one["log_p"]
-    law = "graph" if one["law"] == "graph" else "rows"
-    wider = SHORTCUTS if one["law"] == "shortcuts" else 1.0
-    border = one["between"], one["within"], one["length"], law, wider
-    factor = one["log_p"] - float(log_p_of(*border))
-    return min(0.0, float(log_p_of(*border, laws=laws)) + factor)
+    border = one["between"], one["within"], one["length"], *law_of(one["law"])
+    return min(0.0, float(log_p_of(*border, laws=laws)) + one["log_factor"])
 
 
 def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
@@ -110,7 +121,7 @@ def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]
                 if len(beyond) <= allowed:
                     continue
                 for one in beyond:
-                    if one["law"] in ("valley", "isolation"):
+                    if one["law"] in WITHOUT_LAW:
                         continue
                     at = np.searchsorted(LENGTHS, one["length"])
                     near = slice(max(0, at - 1), at + 1)
