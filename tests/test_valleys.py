@@ -125,11 +125,13 @@ def test_where_a_third_cluster_was_cut_out_between_two_there_is_none(bk):
     assert log_p(bk, X[outside], (y[outside] > 1).astype(int)) < math.log(1e-6)  # without it
 
 
+@pytest.mark.parametrize("height", [0, 4])
 @pytest.mark.parametrize("angle", [np.pi, 2 * np.pi])
-def test_arcs_and_rings_are_bent(bk, angle):
+def test_arcs_rings_and_cylinders_are_bent(bk, angle, height):
     rng = np.random.default_rng(0)
     t = angle * rng.random(3000)
-    X = np.stack([np.cos(t), np.sin(t)], axis=1) + 0.1 * rng.standard_normal((3000, 2))
+    X = np.stack([np.cos(t), np.sin(t), height * rng.random(3000)], axis=1)
+    X += 0.1 * rng.standard_normal((3000, 3))
     y = (X[:, 0] > 0).astype(int)
     assert log_p(bk, X, y) < math.log(0.01)
     assert is_bent(bk, X, y)

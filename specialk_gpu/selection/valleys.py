@@ -3,7 +3,7 @@
 A cut of a short cluster, as clusters in many dimensions are, says little. But along the line from
 the mean of one cluster to that of the other, rows of two clusters lie on two peaks with a valley
 between them. Rows of one cluster with a log-concave density have a single peak along any line, and
-still have it if only those in a convex region are counted (Prékopa).
+still have it if only those in a convex region are counted [Pre73].
 
 So that no row is counted by what was made of it, the rows are divided into two halves. The means of
 one half give the line and the region; the rows of the other half are counted in three windows: one
@@ -257,7 +257,8 @@ def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
     """Say it of rows (n, d) in the valley and in the windows on both sides, and their places.
 
     The line goes through the rows of the windows on both sides, and deviations are those off it of
-    all windows. The rows in the valley may lie to one side, or in none of its middle.
+    all windows. The rows in the valley may lie to one side; or there are none in the middle, in the
+    direction in which they are widest beside the others.
     """
     if not sizes.all():
         return bool(sizes[0])  # without rows in the valley nothing is bent
@@ -266,13 +267,16 @@ def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
     Y -= np.outer(t, t @ Y / (t @ t))
     valley, *sides = np.split(Y, np.cumsum(sizes)[:-1])
     offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
-    own = _covariance(valley)
-    values, axes = np.linalg.eigh(own + sum(map(_covariance, sides)) / 2)
+    own, beside = _covariance(valley), sum(map(_covariance, sides)) / 2
+    values, axes = np.linalg.eigh(own + beside)
     known = values > 0.01 * values[-1]
-    squared = ((offset @ axes[:, known]) ** 2 / values[known]).sum()
-    values, axes = np.linalg.eigh(own)
-    widest = (valley - valley.mean(axis=0) + offset) @ axes[:, -1]
-    n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(max(values[-1], 0.0))).sum()
+    if not known.any():
+        return False  # all rows are on the line
+    axes = axes[:, known] / np.sqrt(values[known])  # in which own and beside are of one size
+    squared = ((offset @ axes) ** 2).sum()
+    shares, turned = np.linalg.eigh(axes.T @ own @ axes)
+    widest = (valley - valley.mean(axis=0) + offset) @ axes @ turned[:, -1]
+    n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(max(shares[-1], 0.0))).sum()
     by_chance = known.sum() / (2 * len(valley))
     return bool(squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1)
 
