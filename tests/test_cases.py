@@ -305,7 +305,7 @@ def test_levels_below_any_double_are_compared_in_logarithms(bk):
     assert any("too few for a split to be accepted at alpha=1e-300" in text for text in messages)
     assert model.n_clusters_ == 1
     assert math.log(1e-300) < model.path_[1].log_p < math.log(1e-5)
-    with pytest.raises(ValueError, match=r"'alpha' .* in the range \(0.0, 1.0\). Got 0"):
+    with pytest.raises(ValueError, match=r"'alpha' .* in the range \(0.0, 1.0\) or None. Got 0"):
         fit(bk, BLOBS, alpha=0)
 
 

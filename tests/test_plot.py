@@ -1,5 +1,6 @@
 """Pictures: what is drawn is what the model holds."""
 
+import math
 import warnings
 
 import matplotlib as mpl
@@ -73,7 +74,7 @@ def test_the_path_shows_each_p_the_level_and_the_decision(model):
     assert ax.get_ylabel() == "log10 p of the cut test, worst pair"
     assert "< 0.001" in [text.get_text() for text in ax.texts]
     lines = {line.get_label(): line for line in ax.lines}
-    assert set(lines["alpha = 0.05"].get_ydata()) == {-2}
+    assert set(lines["alpha = 0.05"].get_ydata()) == {math.log10(0.05)}
     assert set(lines["decision"].get_xdata()) == {3}
 
 

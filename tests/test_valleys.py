@@ -86,15 +86,29 @@ def test_counts_are_their_definition(bk, k):
 
 def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     counts = np.zeros((1, 2, 96))
-    counts[0, :, 25:41] = 5  # 80 in the left window, 48 in the right one, 10 in the valley
-    counts[0, :, 55:71] = 3
+    counts[0, :, 25:41] = [[5], [2]]  # of 16 bins: 80 rows of the first half, 32 of the second
+    counts[0, :, 55:71] = 3  # 48 rows of each
     counts[0, 1, 43:53] = 1
     p = math.exp(valley_log_p(counts, NEVER)[0])
-    (valley,), (left,), (right,) = valleys._windows(counts[:, 0])
-    assert (left, right) == (25, 55)
+    n_rows = 0
+    for half in (0, 1):
+        (valley,), (left,), (right,) = valleys._windows(counts[:, half])
+        assert (left, right) == (25, 55)
+        n_rows += int(counts[0, 1 - half, valley : valley + 10].sum())
     chance = 10 * SHALLOW / (10 * SHALLOW + 16)
-    n = int(counts[0, :, valley : valley + 10].sum())
-    assert p == pytest.approx(max(binom.cdf(n, n + side, chance) for side in (160, 96)), rel=1e-9)
+    assert p == pytest.approx(binom.cdf(n_rows, n_rows + 48 + 32, chance), rel=1e-9)
+
+
+def test_a_peak_of_each_half_on_another_side_is_no_valley():
+    counts = np.zeros((1, 2, 96))
+    counts[0, 0, 20:36] = counts[0, 1, 60:76] = 10
+    assert valley_log_p(counts, NEVER)[0] == 0
+
+
+def test_an_outlier_does_not_split_the_cluster_whose_mean_it_moves(bk):
+    X, y = two(2, 0, 100)
+    y = (X[:, 0] > 0).astype(int)
+    assert log_p(bk, np.concatenate([X, [[-1000, 0]]]), np.append(y, 0)) > math.log(0.05)
 
 
 @pytest.mark.parametrize(("d", "apart"), [(2, 5), (10, 4), (50, 4), (500, 6)])

@@ -9,8 +9,8 @@ So that no row is counted by what was made of it, the rows are divided into two 
 one half give the line and the region; the rows of the other half are counted in three windows: one
 where they are rare, and one on either side. Where these are is chosen in the first half. If there
 is one peak, the density in the middle is at least the mean density on one of the two sides, and a
-row that is in one of two windows is in the middle one with a known probability or a greater: p is
-binomial, the larger of the two sides. Both halves take both parts, and their counts are added.
+row that is in one of these windows is in the middle one with a known probability or a greater. So p
+is binomial, with the side of fewer rows. Both halves take both parts, and their counts are added.
 
 The region is what lies nearer to the point half-way than to the mean of any other cluster,
 whichever cluster its rows were put in: where a third cluster was cut from between two, they would
@@ -303,16 +303,17 @@ def valley_log_p(counts: np.ndarray, deep: np.ndarray) -> np.ndarray:
         0 where no rows were counted.
     """
     depth = np.where(deep, DEEP, SHALLOW)
-    totals = np.zeros((3, len(counts)))
+    valley, side = np.zeros((2, len(counts)))
     for half in (0, 1):
         below = _sums_below(counts[:, 1 - half])
-        starts = _windows(counts[:, half])
-        for total, start, width in zip(totals, starts, (VALLEY, SIDE, SIDE), strict=True):
+        inside = []
+        for start, width in zip(_windows(counts[:, half]), (VALLEY, SIDE, SIDE), strict=True):
             ends = np.take_along_axis(below, np.stack([start, start + width], axis=1), axis=1)
-            total += ends[:, 1] - ends[:, 0]
-    valley, *sides = totals.astype(np.int64)
+            inside.append(ends[:, 1] - ends[:, 0])
+        valley += inside[0]
+        side += np.minimum(*inside[1:])
     chance = depth * VALLEY / (depth * VALLEY + SIDE)
-    p = np.maximum(*(bdtr(valley, valley + side, chance) for side in sides))
+    p = bdtr(valley, (valley + side).astype(np.int64), chance)
     return np.log(np.clip(p, LEAST_P, 1.0))
 
 
