@@ -222,8 +222,8 @@ def calibration_page() -> str:
 
 {by_family(promised, CHECK)}
 
-{verdict(promised)} (The test for bent pairs was changed after cylinders had been split in an earlier
-run of 300 rows; of the others nothing was changed by what was seen.)"""
+{verdict(promised)} (Cylinders were split in an earlier run of 300 rows, and the test for bent pairs
+was changed; of the others nothing was changed by what was seen.)"""
     if joined:
         checked += f"\n\nJ far-apart members of these, of mixed sizes:\n\n{composites(joined)}"
     if great:
