@@ -645,7 +645,8 @@ def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
     labels : int array of shape (m,)
         Of any clustering into at least two clusters.
     X : float array of shape (m, d), optional
-        The rows: thin borders are then looked at in the graph of their 30 neighbours as well. Where
+        The rows: valleys between clusters are then looked for, and thin borders looked at in the
+        graph of their 30 neighbours as well. Where
         rows are equal each is used once, and the graph of the others' 10 neighbours replaces W.
 
     Returns
@@ -661,7 +662,8 @@ def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
 
     Notes
     -----
-    Costs ten products of W with k columns, and a sort of the rows of each touching pair.
+    Costs ten products of W with k columns, and a sort of the rows of each touching pair; with X two
+    products of X with 2 k columns, and some passes over the rows for each short pair.
     """
     bk = backend_of(W)
     W = affinity_matrix(W)
