@@ -646,8 +646,8 @@ def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
         Of any clustering into at least two clusters.
     X : float array of shape (m, d), optional
         The rows: valleys between clusters are then looked for, and thin borders looked at in the
-        graph of their 30 neighbours as well. Where
-        rows are equal each is used once, and the graph of the others' 10 neighbours replaces W.
+        graph of their 30 neighbours as well. Where rows are equal each is used once, and the graph
+        of the others' 10 neighbours replaces W.
 
     Returns
     -------
