@@ -345,12 +345,12 @@ def test_the_test_of_a_clustering_waits_seldom_however_many_pairs_it_has(waits, 
     with waits() as count:
         again = least_gap(graphs, labels, k)
     assert again == first
-    assert count.waits <= 6 + with_rows, str(count)  # one for pairs that may be bent
+    assert count.waits <= 6 + 2 * with_rows, str(count)  # two for pairs that may be bent
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ["moons", "blobs", "normal"])
-def test_ten_merges_wait_six_times(waits, name):
+def test_ten_merges_wait_seven_times(waits, name):
     bk = get_backend("cuda")
     X = {
         "moons": make_moons(1500, noise=0.08, random_state=0)[0],
@@ -363,4 +363,4 @@ def test_ten_merges_wait_six_times(waits, name):
     with waits() as count:
         again = merge(graphs, fragment, 40)
     np.testing.assert_array_equal(again.children, tree.children)
-    assert count.waits <= 0.6 * len(tree.children), str(count)
+    assert count.waits <= 0.7 * len(tree.children), str(count)

@@ -53,7 +53,7 @@ from specialk_gpu.selection.null_distribution import (
     local_dimension,
     log_p_of,
 )
-from specialk_gpu.selection.valleys import Valleys, halves, valley_log_p
+from specialk_gpu.selection.valleys import Valleys, halves, in_windows, valley_log_p
 
 __all__ = ["CutGraphs", "Gap", "Parts", "cut_test", "has_shortcuts"]
 
@@ -417,9 +417,10 @@ class Parts:
         bk, n, (in_wide, small) = self.cuts.bk, len(pairs), self._kinds(pairs)
         may_be = pairs[in_wide | ~small]
         ahead = bk.name == "cuda"  # a wait costs more than what turns out not to be needed
+        valleys_ahead = ahead and self._graphs.has_rows
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
-        found += [self.valleys.counts(pairs, nodes)] if ahead and self._graphs.has_rows else []
+        found += [in_windows(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
         found = _together(bk, found)
         if ahead and self._wide is not None:
             second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
@@ -434,8 +435,8 @@ class Parts:
             law[thick] = "rows"
             if self._graphs.has_second:
                 thin = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
-        counts = found[-1] if found[-1].ndim == 3 else None
-        valley = self._valley(pairs, nodes, log_p, length, counts)
+        rows = found[-1] if valleys_ahead else None
+        valley = self._valley(pairs, nodes, log_p, length, rows)
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
         first = log_p, thin, valley
         log_p, law = _better(log_p, law, valley)
@@ -487,11 +488,11 @@ class Parts:
         nodes: np.ndarray,
         log_p: np.ndarray,
         length: np.ndarray,
-        counts: np.ndarray | None,
+        rows: np.ndarray | None,
     ) -> np.ndarray:
         """Return the log p of valleys; NaN where the cut is clear, or not looked for.
 
-        The log p and lengths of cuts are those in the first graph; counts are made if not at hand.
+        The log p and lengths are those of cuts in the first graph; rows are counted if need be.
         """
         found = np.full(len(pairs), np.nan)
         if not self._graphs.has_rows:
@@ -503,11 +504,12 @@ class Parts:
         asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
         if asked.size:
             deep = length[asked] > np.maximum(SHORT, ROUND * spread[asked])
-            if counts is None:
-                counts = self.cuts.bk.to_numpy(self.valleys.counts(pairs[asked], nodes))
+            if rows is None:
+                counts = self.valleys.counts(pairs[asked], nodes)
+                rows = self.cuts.bk.to_numpy(in_windows(counts))
             else:
-                counts = counts[asked]
-            found[asked] = valley_log_p(counts, deep)
+                rows = rows[:, asked]
+            found[asked] = valley_log_p(rows, deep)
         return found
 
     def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:

@@ -32,7 +32,7 @@ from scipy.special import bdtr
 
 from specialk_gpu.backend import backend_of
 
-__all__ = ["Valleys", "halves", "valley_log_p"]
+__all__ = ["Valleys", "halves", "in_windows", "valley_log_p"]
 
 BINS = 32  # along the line, from one mean to the other; as many on either side of them
 VALLEY, SIDE = 10, 16  # bins of the window in the middle, and of those on its sides
@@ -154,31 +154,31 @@ class Valleys:
         """Say of pairs (p, 2) whether the rows in the valley are not spread about the line.
 
         They are not, if they lie to one side of it, as in an arc, or all around it, as in a ring.
-        Moves all rows to the host: they should have few columns.
+        Moves the rows in windows to the host: they should have few columns.
         """
-        bk, xp, regions, done = self._bk, self._bk.xp, [], 0
+        bk, xp, chosen, done = self._bk, self._bk.xp, [], 0
         means, ends = self._means(nodes), self._places(pairs, nodes)
         for own in self._in_chunks(ends):
             pair, row, place, inside = self._region(means, own)
-            regions.append(xp.stack([pair + done, row, xp.where(inside, place, -1)]))
+            n_bins = len(own) * 3 * BINS
+            key = xp.where(inside, pair * 3 * BINS + place, n_bins)
+            counts = bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
+            group = xp.full(key.size, -1)
+            starts = _windows(counts.reshape(len(own), -1))
+            for i, (start, width) in enumerate(zip(starts, (VALLEY, SIDE, SIDE), strict=True)):
+                within = inside & (place >= start[pair]) & (place < start[pair] + width)
+                group = xp.where(within, i, group)
+            here = xp.flatnonzero(group >= 0)  # a wait
+            pair, group, place = (x[here, None].astype(np.float64) for x in (pair, group, place))
+            rows = self._X[row[here]].astype(np.float64)
+            chosen.append(xp.concatenate([pair + done, group, place, rows], axis=1))
             done += len(own)
-        content = xp.concatenate(regions, axis=1).ravel()
-        content = bk.to_numpy(xp.concatenate([content, self._X.ravel()]))  # a wait
-        content, X = np.split(content, [content.size - self._X.size])
-        content, X = content.reshape(3, -1).astype(np.int64), X.reshape(self._X.shape)
-        pair, row, place = content[:, content[2] >= 0]
-        counts = np.bincount(pair * 3 * BINS + place, minlength=len(pairs) * 3 * BINS)
-        starts = _windows(counts.reshape(len(pairs), -1).astype(np.float64))
+        content = bk.to_numpy(xp.concatenate(chosen))
+        content = content[np.lexsort((content[:, 1], content[:, 0]))]
         found = np.zeros(len(pairs), dtype=bool)
-        for i, windows in enumerate(zip(*starts, strict=True)):
-            here = np.flatnonzero(pair == i)
-            groups = [
-                here[(place[here] >= start) & (place[here] < start + width)]
-                for start, width in zip(windows, (VALLEY, SIDE, SIDE), strict=True)
-            ]
-            chosen = np.concatenate(groups)
-            sizes = np.array([x.size for x in groups])
-            found[i] = _is_bent(X[row[chosen]].astype(np.float64), place[chosen], sizes)
+        for i, own in enumerate(np.split(content, np.searchsorted(content[:, 0], range(1, done)))):
+            sizes = np.bincount(own[:, 1].astype(np.int64), minlength=3)
+            found[i] = _is_bent(own[:, 3:], own[:, 2], sizes)
         return found
 
     def _in_chunks(self, ends: np.ndarray) -> list[np.ndarray]:
@@ -287,13 +287,39 @@ def _covariance(Y: np.ndarray) -> np.ndarray:
     return Y.T @ Y / len(Y)
 
 
-def valley_log_p(counts: np.ndarray, deep: np.ndarray) -> np.ndarray:
+def in_windows(counts: Any) -> Any:
+    """Count the rows in valleys, and beside them: those of one half, in windows of the other.
+
+    Parameters
+    ----------
+    counts : float64 array of shape (p, 2, 3 BINS)
+        Of `Valleys.counts`.
+
+    Returns
+    -------
+    float64 array of shape (2, p)
+        Rows in the valley, and on the side where they are fewer; of both halves together.
+    """
+    xp = backend_of(counts).xp
+    found = xp.zeros((2, counts.shape[0]))
+    for half in (0, 1):
+        below = _sums_below(counts[:, 1 - half])
+        inside = []
+        for start, width in zip(_windows(counts[:, half]), (VALLEY, SIDE, SIDE), strict=True):
+            ends = xp.take_along_axis(below, xp.stack([start, start + width], axis=1), axis=1)
+            inside.append(ends[:, 1] - ends[:, 0])
+        found[0] += inside[0]
+        found[1] += xp.minimum(*inside[1:])
+    return found
+
+
+def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:
     """Return the natural logarithm of the p of valleys.
 
     Parameters
     ----------
-    counts : float64 array of shape (p, 2, 3 BINS), on the host
-        Of `Valleys.counts`.
+    rows : float64 array of shape (2, p), on the host
+        Of `in_windows`.
     deep : bool array of shape (p,)
         Whether the valley has to be deeper than that of a bent cluster.
 
@@ -303,47 +329,45 @@ def valley_log_p(counts: np.ndarray, deep: np.ndarray) -> np.ndarray:
         0 where no rows were counted.
     """
     depth = np.where(deep, DEEP, SHALLOW)
-    valley, side = np.zeros((2, len(counts)))
-    for half in (0, 1):
-        below = _sums_below(counts[:, 1 - half])
-        inside = []
-        for start, width in zip(_windows(counts[:, half]), (VALLEY, SIDE, SIDE), strict=True):
-            ends = np.take_along_axis(below, np.stack([start, start + width], axis=1), axis=1)
-            inside.append(ends[:, 1] - ends[:, 0])
-        valley += inside[0]
-        side += np.minimum(*inside[1:])
+    valley, side = rows
     chance = depth * VALLEY / (depth * VALLEY + SIDE)
     p = bdtr(valley, (valley + side).astype(np.int64), chance)
     return np.log(np.clip(p, LEAST_P, 1.0))
 
 
-def _windows(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _windows(counts: Any) -> tuple[Any, Any, Any]:
     """Return where the valley, and the windows on its left and right, begin in (p, 3 BINS).
 
     The middle of the valley is between the two means.
     """
+    xp = backend_of(counts).xp
     valley, side = _in_window(counts, VALLEY), _in_window(counts, SIDE)
-    left = np.maximum.accumulate(side, axis=1)
-    right = np.maximum.accumulate(side[:, ::-1], axis=1)[:, ::-1]
-    start = np.arange(BINS, 2 * BINS - VALLEY + 1)
-    lower = np.minimum(left[:, start - SIDE], right[:, start + VALLEY])
-    best = (np.sqrt(VALLEY / SIDE * lower) - np.sqrt(valley[:, start])).argmax(axis=1)
-    start = start[best]
-    place = np.arange(side.shape[1])
-    before = np.where(place <= (start - SIDE)[:, None], side, -1).argmax(axis=1)
-    after = np.where(place >= (start + VALLEY)[:, None], side, -1).argmax(axis=1)
+    start, place = xp.arange(BINS, 2 * BINS - VALLEY + 1), xp.arange(side.shape[1])
+    before = place <= start[:, None] - SIDE
+    after = place >= start[:, None] + VALLEY
+    left, right = (xp.where(x, side[:, None], -1).max(axis=2) for x in (before, after))
+    best = xp.sqrt(VALLEY / SIDE * xp.minimum(left, right)) - xp.sqrt(
+        valley[:, BINS : BINS + start.size]
+    )
+    start = start[best.argmax(axis=1)]
+    before = xp.where(place <= (start - SIDE)[:, None], side, -1).argmax(axis=1)
+    after = xp.where(place >= (start + VALLEY)[:, None], side, -1).argmax(axis=1)
     return start, before, after
 
 
-def _in_window(counts: np.ndarray, width: int) -> np.ndarray:
+def _in_window(counts: Any, width: int) -> Any:
     """Return the counts in windows of a width, by where these begin, in the mean of near ones."""
+    xp = backend_of(counts).xp
     below = _sums_below(counts)
     found = below[:, width:] - below[:, :-width]
-    below = _sums_below(np.pad(found, ((0, 0), (SMOOTH, SMOOTH)), mode="edge"))
+    ends = found[:, :1], found[:, -1:]
+    first, last = (xp.repeat(x, SMOOTH, axis=1) for x in ends)
+    below = _sums_below(xp.concatenate([first, found, last], axis=1))
     n = 2 * SMOOTH + 1
     return (below[:, n:] - below[:, :-n]) / n
 
 
-def _sums_below(counts: np.ndarray) -> np.ndarray:
+def _sums_below(counts: Any) -> Any:
     """Return the sums of the columns before each, and of all."""
-    return np.pad(counts.cumsum(axis=1), ((0, 0), (1, 0)))
+    xp = backend_of(counts).xp
+    return xp.concatenate([xp.zeros((counts.shape[0], 1)), xp.cumsum(counts, axis=1)], axis=1)
