@@ -89,8 +89,9 @@ class SpecialK(ClusterMixin, BaseEstimator):
     Parameters
     ----------
     alpha : float, default=None
-        Level of the test, in (0, 1). None is 0.05 for the cut test: about the largest share of sets
-        of one cluster that are split; and 0.01 for the ZZ Top Bound, as in [HD19].
+        Level of the test, in (0, 1). None is 0.05 for the cut test, where it is meant to be the
+        largest share of sets of one cluster that are split; and 0.01 for the ZZ Top Bound, as in
+        [HD19].
     n_clusters : int, default=None
         Find so many clusters and skip the test.
     min_clusters, max_clusters : int, default=1 and None

@@ -13,7 +13,7 @@ the turns of a roll, and the null distribution is wider. Parts smaller than thei
 neighbourhoods keep the p of the first graph.
 
 Where the rows are known, a second test counts them along the line that joins two clusters
-(`valleys`), and the smaller p counts, twice. It is for short pairs, as those in many dimensions
+(`valleys`), and twice the smaller p counts. It is for short pairs, as those in many dimensions
 are, of whose cuts little is known; and in few dimensions for longer ones with a light border, if
 they are not bent.
 

@@ -14,7 +14,7 @@ is binomial, with the side of fewer rows. Both halves take both parts, and their
 
 The region is what lies nearer to the point half-way than to the mean of any other cluster,
 whichever cluster its rows were put in: where a third cluster was cut from between two, they would
-have a valley that is none.
+have a valley without being two clusters.
 
 Curved clusters have valleys of their own. In few dimensions, where they are met, the rows in a
 valley have to be spread about the line (`Valleys.are_bent`), and between long clusters the valley
@@ -68,7 +68,8 @@ class _Means(NamedTuple):
     products : array of shape (n, m)
         Of a row with the mean of a node's rows in the other half.
     inner : array of shape (n, n)
-        Products of means, of one half with those of the other: so they hold no chance.
+        Products of means, of one half with those of the other: so that chance in one half does not
+        make them larger.
     known : bool array of shape (n,)
         Whether there are at least 3 rows in either half.
     nearest, who : arrays of shape (3, m)
