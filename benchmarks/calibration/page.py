@@ -234,8 +234,8 @@ was changed; of the others nothing was changed by what was seen.)"""
     return f"""# What alpha means
 
 `alpha` is meant to be the largest share of sets of one cluster that the default rule splits. This
-page says what is promised, what the rule does to keep it, what was tried, and where it fails. It is written by
-`python -m benchmarks.tables` from what `python -m benchmarks.calibration` measured.
+page says what is promised, what the rule does to keep it, what was tried, and where it fails. It is
+written by `python -m benchmarks.tables` from what `python -m benchmarks.calibration` measured.
 
 ## The promise
 
