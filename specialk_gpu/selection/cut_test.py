@@ -512,6 +512,12 @@ class Parts:
             found[asked] = valley_log_p(rows, deep)
         return found
 
+    def valleys_of_short(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Return the log p of valleys of short pairs, however clear the cut; NaN for others."""
+        within = self.cuts.measure(pairs)[1]
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
+        return self._valley(pairs, nodes, np.zeros(len(pairs)), length, None)
+
     def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
         *found, law, cut, thin, valley = found
         density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)

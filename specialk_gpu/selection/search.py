@@ -21,6 +21,7 @@ from specialk_gpu.selection.fragments import (
     fragments,
     resolutions,
 )
+from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.path import (
     NO_POWER,
@@ -137,10 +138,13 @@ def search(
     if n_clusters is None and min_clusters < most:
         _warn_of_the_test(graphs, alpha, powerless)
     trees, pairs = _trees(graphs, eigenpairs, wish, seed, clock)
-    log_p = _decisive(trees)
-    k = n_clusters or int(np.flatnonzero(log_p <= log_alpha).max()) + 1
-    k = min(max(k, min_clusters), len(log_p))
-    merged = _of_least_p(trees, k) if n_clusters is None else _first_clear(trees, k, log_alpha)
+    if n_clusters is None:
+        merged, k = _of_most_clusters(graphs, trees, min_clusters, log_alpha)
+        log_p = _decisive(trees)
+    else:
+        log_p = _decisive(trees)
+        k = min(n_clusters, len(log_p))
+        merged = _first_clear(trees, k, log_alpha)
     is_tested = n_clusters is None and k > min_clusters
     with backend_of(merged.leaf).narrow_block():
         least = min_clusters if is_tested else k
@@ -232,6 +236,24 @@ def _decisive(trees: list[Tree]) -> np.ndarray:
         np.minimum(log_p[: tree.n_leaves], tree.log_p, out=log_p[: tree.n_leaves])
     log_p[0] = -math.inf
     return np.minimum.accumulate(log_p[::-1])[::-1]
+
+
+def _of_most_clusters(
+    graphs: CutGraphs, trees: list[Tree], least: int, log_alpha: float
+) -> tuple[Tree, int]:
+    """Return the largest number of clusters that passes, at least `least`, and the tree for it.
+
+    The p of jumps that do not hold is corrected in the trees.
+    """
+    while True:
+        log_p = _decisive(trees)
+        k = min(max(int(np.flatnonzero(log_p <= log_alpha).max()) + 1, least), len(log_p))
+        tree = _of_least_p(trees, k)
+        if k <= least or k == 1:
+            return tree, k
+        tree.log_p[k - 1] = log_p_of_level(graphs, tree, k, log_alpha)
+        if tree.log_p[k - 1] <= log_alpha:
+            return tree, k
 
 
 def _of_least_p(trees: list[Tree], k: int) -> Tree:
