@@ -271,6 +271,8 @@ named before the law was made:
 6. Among k clusters p is multiplied by k − 1, but for isolation; the largest over all pairs decides.
    The answer is the largest k whose p, the least over all resolutions, is at most `alpha`, and
    still is when each row has gone to the cluster where most walks from it end.
+7. *Jumps.* Where k clusters pass though fewer do not, they count only if one piece of what was cut
+   is apart from all the others together, or valleys may be between all of them.
 
 ```{{figure}} figures/calibration.svg
 :alt: Cuts and valleys between clusters, and the least p of searches beside their level.
@@ -302,9 +304,6 @@ valleys, which count the lower side of each half and tell bent pairs in more dir
   more rows where they lie along a line.
 - Valleys are looked for between means: of long or bent clusters, and of clusters in noise in more
   than {FEW_COLUMNS} dimensions, only the cut is known.
-- Where a third cluster was cut from between two, the cut test sees a thin border. Large sets in ten
-  dimensions with a spike along each axis, as the Laplace distribution has them, are split into
-  these.
 - Sets with a neck are split more often than `alpha` says, and so are random walks.
 - Below 0.001, p says how thin a border is, and is not a probability.
 

@@ -1,0 +1,281 @@
+"""Other methods that find the number of clusters, beside the default rule, on the same sets.
+
+    python -m benchmarks.rivals designs --designs FILE   # drawn sets, as benchmarks.selection has
+    python -m benchmarks.rivals sets --sets FOLDER       # real sets
+    python -m benchmarks.rivals isolated                 # small clusters far from a large one
+
+FILE and FOLDER are those of benchmarks.selection; the environment variables SPECIALK_DESIGNS and
+SPECIALK_SETS may name them too. Needs ClustPy, igraph and isosplit6 (`pip install -e .[bench]`).
+Results are JSON lines in benchmarks/results/rivals-PART.jsonl.
+
+Every method has its defaults, but for what has to be chosen: Leiden takes our graph of 10
+neighbours; where k is chosen from a list, that goes to 20 one by one, and on to 60 in steps, 20 and
+50 among them; ISO-SPLIT and the dip tests see ten principal components at most.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import random
+import warnings
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.decomposition import PCA
+from sklearn.metrics import silhouette_score
+from sklearn.mixture import GaussianMixture
+
+from benchmarks.paper.runner import run
+from benchmarks.selection import PATHS, ari, designs_module, drawn, fitted, real_set, verdict
+from benchmarks.stamp import RESULTS
+from specialk_gpu import eigenpairs, knn_graph
+from specialk_gpu.baselines import eigengap, stsc
+
+__all__ = ["METHODS", "is_unseen"]
+
+MANY = (*range(2, 21), 25, 30, 35, 40, 45, 50, 55, 60)  # numbers of clusters that are tried
+MOST_OF_STSC = 20
+REFERENCES = 10  # sets of the gap statistic
+LOOKED_AT = 1000  # rows of the silhouette
+COLUMNS = 10  # of ISO-SPLIT and of the dip tests
+ISOLATED = {  # rows of the large cluster, of the small ones, and columns
+    f"{n} x {s} rows beside {m:,}, d = {d}": (m, n, s, d)
+    for m, n, s in ((1000, 3, 15), (3000, 3, 15), (1000, 4, 20), (3000, 4, 30))
+    for d in (2, 5, 10)
+}
+DRAWS = 5  # of sets with small clusters
+
+
+def specialk(X: np.ndarray, **settings: Any) -> np.ndarray:
+    """Fit the default rule."""
+    return fitted(X, random_state=0, **settings).labels_
+
+
+def hdbscan(X: np.ndarray, least: int | None = None) -> np.ndarray:
+    """Cluster by density; rows in no cluster have -1."""
+    size = least or max(5, len(X) // 100)
+    return HDBSCAN(min_cluster_size=size, copy=True).fit(X).labels_
+
+
+def leiden(X: np.ndarray) -> np.ndarray:
+    """Find communities of the graph of 10 neighbours, of the largest modularity."""
+    import igraph
+
+    W = knn_graph(X).tocoo()
+    upper = W.row < W.col
+    edges = np.stack([W.row[upper], W.col[upper]], axis=1)
+    graph = igraph.Graph(n=len(X), edges=edges.tolist())
+    igraph.set_random_number_generator(random.Random(0))
+    return np.array(
+        graph.community_leiden("modularity", weights=W.data[upper], n_iterations=-1).membership
+    )
+
+
+def kmeans(X: np.ndarray, k: int) -> KMeans:
+    """Run k-means."""
+    return KMeans(k, n_init=3, random_state=0).fit(X)
+
+
+def silhouette(X: np.ndarray) -> np.ndarray:
+    """Take the k-means of the largest mean silhouette; never one cluster."""
+    found = [kmeans(X, k).labels_ for k in MANY if k < len(X) / 2]
+    size = min(LOOKED_AT, len(X))
+    chosen = np.random.default_rng(0).permutation(len(X))[:size]
+
+    def score(labels: np.ndarray) -> float:
+        several = len(set(labels[chosen].tolist())) > 1
+        return silhouette_score(X[chosen], labels[chosen]) if several else -1.0
+
+    return max(found, key=score)
+
+
+def gmm_bic(X: np.ndarray) -> np.ndarray:
+    """Take the mixture of Gaussians, of full or diagonal covariances, of the least BIC."""
+    m, d = X.shape
+    best = None
+    for kind in ("full", "diag"):
+        for k in (1, *MANY):
+            size = d * (d + 1) / 2 if kind == "full" else d
+            if k * (size + d) >= m * d / 2 or k > m / 4:
+                break  # fewer than two values for each parameter
+            model = GaussianMixture(k, covariance_type=kind, random_state=0).fit(X)
+            one = model.bic(X), model
+            best = one if best is None or one[0] < best[0] else best
+    return best[1].predict(X)
+
+
+def gap_statistic(X: np.ndarray) -> np.ndarray:
+    """Take the least k whose gap is that of the next one, less its error, or larger."""
+    rng, before = np.random.default_rng(0), None
+    ends = X.min(axis=0), X.max(axis=0)
+    for k in (1, *MANY):
+        model = kmeans(X, k)
+        logs = np.array(
+            [np.log(kmeans(rng.uniform(*ends, X.shape), k).inertia_) for _ in range(REFERENCES)]
+        )
+        gap = logs.mean() - np.log(model.inertia_)
+        error = logs.std() * np.sqrt(1 + 1 / REFERENCES)
+        if before is not None and before[0] >= gap - error:
+            break
+        before = gap, model.labels_
+    return before[1]
+
+
+def by_eigengap(X: np.ndarray) -> np.ndarray:
+    """Take k before the largest gap between eigenvalues, and spectral clustering for it."""
+    pairs = eigenpairs(knn_graph(X), min(max(MANY) + 1, len(X) - 1), random_state=0)
+    k = eigengap(pairs.values)
+    return specialk(X, n_clusters=k) if k > 1 else np.zeros(len(X), dtype=int)
+
+
+def self_tuning(X: np.ndarray) -> np.ndarray:
+    """Turn eigenvectors of the locally scaled graph towards the axes."""
+    return stsc(X, MOST_OF_STSC, random_state=0).labels
+
+
+def columns(X: np.ndarray) -> np.ndarray:
+    """Return ten principal components where there are more columns."""
+    return PCA(COLUMNS, random_state=0).fit_transform(X) if X.shape[1] > COLUMNS else X
+
+
+def iso_split(X: np.ndarray) -> np.ndarray:
+    """Unite and divide by tests for one mode."""
+    from isosplit6 import isosplit6
+
+    return isosplit6(np.ascontiguousarray(columns(X), dtype=np.float64))
+
+
+def dip_means(X: np.ndarray, projected: bool = False) -> np.ndarray:  # noqa: FBT001, FBT002
+    """Split where distances, or projections, have more than one mode."""
+    from clustpy.centroid import DipMeans, ProjectedDipMeans
+
+    method = ProjectedDipMeans if projected else DipMeans
+    return method(random_state=0).fit(columns(X)).labels_
+
+
+METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "SpecialK": specialk,
+    "SpecialK, alpha = 0.01": partial(specialk, alpha=0.01),
+    "HDBSCAN, 5 rows": partial(hdbscan, least=5),
+    "HDBSCAN, 1 % of rows": hdbscan,
+    "Leiden": leiden,
+    "ISO-SPLIT": iso_split,
+    "GMM, BIC": gmm_bic,
+    "silhouette": silhouette,
+    "gap statistic": gap_statistic,
+    "DipMeans": dip_means,
+    "projected DipMeans": partial(dip_means, projected=True),
+    "STSC": self_tuning,
+    "eigengap": by_eigengap,
+}
+
+
+def judged(method: str, X: np.ndarray, y: np.ndarray, right: list[int]) -> dict[str, Any]:
+    """Cluster, count the clusters, rows in none left out, and compare."""
+    warnings.simplefilter("ignore")
+    labels = np.asarray(METHODS[method](X))
+    k = len({*labels.tolist()} - {-1})
+    found = {"k": k, "verdict": verdict(k, right)}
+    return found | ({"ari": ari(y, labels)} if (y >= 0).any() else {})
+
+
+def is_unseen(name: str) -> bool:
+    """Say whether a real set is in the half that is looked at once, by a hash of its name."""
+    return hashlib.sha256(name.encode()).digest()[0] % 2 == 1
+
+
+def small_ones(rng: np.random.Generator, m: int, n: int, s: int, d: int) -> tuple[Any, np.ndarray]:
+    """Draw a Gaussian of m rows and n of s, of deviation 0.5, 12 from it and from each other."""
+    y = np.repeat(np.arange(n + 1), [m, *n * [s]])
+    angle = 2 * np.pi * np.arange(n) / n
+    centers = np.zeros((n + 1, d))
+    centers[1:, :2] = 12 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    X = centers[y] + rng.standard_normal((len(y), d)) * np.where(y > 0, 0.5, 1)[:, None]
+    return X, y
+
+
+def designs_tasks(given: argparse.Namespace) -> list[dict[str, Any]]:
+    """List every design with every seed and method."""
+    return [
+        {"set": name, "seed": seed, "method": method}
+        for name in designs_module().C
+        for seed in given.seeds
+        for method in METHODS
+    ]
+
+
+def of_design(task: dict[str, Any]) -> dict[str, Any]:
+    """Judge a method on a drawn set."""
+    draw, right = designs_module().C[task["set"]]
+    X, y = drawn(task["set"], task["seed"], draw)
+    return judged(task["method"], X, y, [right])
+
+
+def sets_tasks(_given: argparse.Namespace) -> list[dict[str, Any]]:
+    """List the files of the folder with every method."""
+    names = sorted(path.stem for path in Path(os.environ[PATHS["sets"]]).glob("*.npz"))
+    return [{"set": name, "method": method} for name in names for method in METHODS]
+
+
+def of_real_set(task: dict[str, Any]) -> dict[str, Any]:
+    """Judge a method on a real set."""
+    X, y, right = real_set(task["set"])
+    found = judged(task["method"], X.astype(np.float64), y, right)
+    return found | {"unseen": is_unseen(task["set"])}
+
+
+def isolated_tasks(_given: argparse.Namespace) -> list[dict[str, Any]]:
+    """List the sets with small clusters, and the methods that know no k."""
+    own = [name for name in METHODS if name.startswith(("SpecialK", "HDBSCAN"))]
+    return [
+        {"set": name, "draw": i, "method": method}
+        for name in ISOLATED
+        for i in range(DRAWS)
+        for method in own
+    ]
+
+
+def of_isolated(task: dict[str, Any]) -> dict[str, Any]:
+    """Judge a method on a large cluster and small ones."""
+    X, y = drawn(task["set"], task["draw"], lambda rng: small_ones(rng, *ISOLATED[task["set"]]))
+    return judged(task["method"], X, y, [int(y.max()) + 1])
+
+
+PARTS = {
+    "designs": (of_design, designs_tasks),
+    "sets": (of_real_set, sets_tasks),
+    "isolated": (of_isolated, isolated_tasks),
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run one part."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("part", choices=PARTS)
+    parser.add_argument("--designs", default=os.environ.get(PATHS["designs"]))
+    parser.add_argument("--sets", default=os.environ.get(PATHS["sets"]))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    given = parser.parse_args(arguments)
+    if given.part in PATHS:
+        if getattr(given, given.part) is None:
+            parser.error(f"--{given.part} or {PATHS[given.part]} must name what is looked at.")
+        os.environ[PATHS[given.part]] = getattr(given, given.part)
+    function, tasks = PARTS[given.part]
+    path = given.results / f"rivals-{given.part}.jsonl"
+    for row in run(function, tasks(given), path, jobs=given.jobs):
+        if "error" in row:
+            print(row["task"], row["error"])
+
+
+if __name__ == "__main__":
+    main()
