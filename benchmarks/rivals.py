@@ -5,8 +5,9 @@
     python -m benchmarks.rivals isolated                 # small clusters far from a large one
 
 FILE and FOLDER are those of benchmarks.selection; the environment variables SPECIALK_DESIGNS and
-SPECIALK_SETS may name them too. Needs ClustPy, igraph and isosplit6 (`pip install -e .[bench]`).
-Results are JSON lines in benchmarks/results/rivals-PART.jsonl.
+SPECIALK_SETS may name them too. A table in FOLDER/README.md may say of each set whether its classes
+are clear, partly apart, or overlap (column "tier"). Needs ClustPy, igraph and isosplit6
+(`pip install -e .[bench]`). Results are JSON lines in benchmarks/results/rivals-PART.jsonl.
 
 Every method has its defaults, but for what has to be chosen: Leiden takes our graph of 10
 neighbours; where k is chosen from a list, that goes to 20 one by one, and on to 60 in steps, 20 and
@@ -21,7 +22,7 @@ import os
 import random
 import warnings
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +191,18 @@ def is_unseen(name: str) -> bool:
     return hashlib.sha256(name.encode()).digest()[0] % 2 == 1
 
 
+@cache
+def tiers() -> dict[str, str]:
+    """Read how far apart the classes of each set are, if the folder has a table that says it."""
+    path, found = Path(os.environ[PATHS["sets"]]) / "README.md", {}
+    if not path.exists():
+        return found
+    lines = [x for x in path.read_text(encoding="utf-8").splitlines() if x.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    column = rows[0].index("tier") if rows and "tier" in rows[0] else None
+    return {} if column is None else {row[0]: row[column] for row in rows[1:]}
+
+
 def small_ones(rng: np.random.Generator, m: int, n: int, s: int, d: int) -> tuple[Any, np.ndarray]:
     """Draw a Gaussian of m rows and n of s, of deviation 0.5, 12 from it and from each other."""
     y = np.repeat(np.arange(n + 1), [m, *n * [s]])
@@ -227,7 +240,8 @@ def of_real_set(task: dict[str, Any]) -> dict[str, Any]:
     """Judge a method on a real set."""
     X, y, right = real_set(task["set"])
     found = judged(task["method"], X.astype(np.float64), y, right)
-    return found | {"unseen": is_unseen(task["set"])}
+    tier = tiers().get(task["set"])
+    return found | {"unseen": is_unseen(task["set"])} | ({"tier": tier} if tier else {})
 
 
 def isolated_tasks(_given: argparse.Namespace) -> list[dict[str, Any]]:

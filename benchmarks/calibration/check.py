@@ -18,7 +18,14 @@ ALPHAS = (0.01, 0.05)
 SETS = {300: 100, 1000: 100, 3000: 100}
 STRESS_SETS = {1000: 20}
 COMPOSITES = {2: 100, 5: 100, 20: 60}
-LARGE = {"square": 40_000, "Gaussian, d = 2": 40_000, "Student t of 3, d = 2": 40_000}
+LARGE = {
+    "square": 40_000,
+    "Gaussian, d = 2": 40_000,
+    "Student t of 3, d = 2": 40_000,
+    "Student t of 3, d = 10": 20_000,
+    "gamma of 2, d = 6": 20_000,
+    "skewed factors, d = 10": 20_000,
+}
 
 
 def tasks() -> list[dict[str, Any]]:

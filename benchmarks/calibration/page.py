@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,15 @@ from specialk_gpu.selection.valleys import BINS, Valleys, halves
 
 __all__ = ["calibration_page", "draw"]
 
+BESIDE = ("right", "too many", "ARI")
+GROUPS: dict[str, Callable[[str], bool]] = {
+    "10 to 50 clusters": lambda name: name.split()[0] in ("k10", "k20", "k50"),
+    "in 10 to 30 % noise": lambda name: "noise" in name,
+    "Gaussians 4 apart, d = 50": lambda name: "d50 s4" in name,
+    "sizes as 1:10:100": lambda name: name.startswith("1:10:100"),
+    "weak cell types": lambda name: name.startswith("scRNA") and "weak" in name,
+}
+SHOWN_BY_GROUP = ("SpecialK", "SpecialK, alpha = 0.01", "HDBSCAN, 5 rows", "HDBSCAN, 1 % of rows")
 SURE = 0.999  # of the one-sided bound below which a share of false splits lies by chance
 LOW_NOISE = 0.1  # up to which two moons, or circles, are two
 
@@ -198,6 +208,54 @@ def paper_sets() -> str:
     return table(["graph", "set", *names], lines)
 
 
+# -- beside others --------------------------------------------------------------------------------
+
+
+def found_beside(part: str) -> list[dict[str, Any]]:
+    """Return what benchmarks.rivals has found in one part: task and result together."""
+    rows = read(RESULTS / f"rivals-{part}.jsonl")
+    return [row["task"] | row["result"] for row in rows if "result" in row]
+
+
+def shares(rows: list[dict[str, Any]]) -> list[str]:
+    """Write how many are right, how many have too many clusters, and the mean ARI."""
+    if not rows:
+        return ["", "", ""]
+    counts = Counter(row["verdict"] for row in rows)
+    known = [row["ari"] for row in rows if "ari" in row]
+    ari = f"{np.mean(known):.2f}" if known else ""
+    return [f"{counts['right']} of {len(rows)}", str(counts["too many"]), ari]
+
+
+def others() -> str:
+    """Lay out other methods beside the default, on drawn sets and on real ones."""
+    designs, real = found_beside("designs"), found_beside("sets")
+    lines = []
+    for method in dict.fromkeys(row["method"] for row in designs + real):
+        own = [row for row in designs if row["method"] == method]
+        sets = [row for row in real if row["method"] == method]
+        unseen = [row for row in sets if row["unseen"]]
+        apart = [row["ari"] for row in unseen if "ari" in row and row.get("tier") != "overlap"]
+        cells = [*shares(own), *shares(unseen)]
+        lines.append([method, *cells, f"{np.mean(apart):.2f}" if apart else "", *shares(sets)[:2]])
+    head = ["method", *(f"{what}: {x}" for what in ("drawn", "real") for x in BESIDE)]
+    return table([*head, "ARI, not overlapping", "all real: right", "too many"], lines)
+
+
+def by_group() -> str:
+    """Lay out groups of drawn sets, by the default and by HDBSCAN."""
+    designs, lone = found_beside("designs"), found_beside("isolated")
+    groups = {
+        name: [row for row in designs if belongs(row["set"])] for name, belongs in GROUPS.items()
+    }
+    groups["isolated clusters of 15 to 30 rows"] = lone
+    lines = []
+    for method in SHOWN_BY_GROUP:
+        own = [[row for row in rows if row["method"] == method] for rows in groups.values()]
+        lines.append([method, *(shares(rows)[0] for rows in own)])
+    return table(["right", *groups], lines)
+
+
 # -- the page -------------------------------------------------------------------------------------
 
 
@@ -229,6 +287,21 @@ was changed; of the others nothing was changed by what was seen.)"""
         checked += f"\n\nLarge sets, clusters found at {max(ALPHAS)}: {large(great)}."
     if stress:
         checked += f"\n\nStress, of which nothing is promised:\n\n{by_family(stress, STRESS)}"
+    if found_beside("designs"):
+        seeds = sorted({row["seed"] for row in found_beside("designs")})
+        checked += f"""
+
+## Beside others
+
+Right numbers of clusters, too many, and the mean ARI, on sets drawn with seeds that nothing was
+chosen by ({", ".join(map(str, seeds))}), and on real sets: first the half, by a hash of the name, that was kept for this,
+then all. `python -m benchmarks.rivals` says how each method was used.
+
+{others()}
+
+{by_group()}
+
+{measured("rivals-designs")}"""
     if rows_of("paper"):
         checked += f"\n\n## The paper's sets\n\nHow often k is right:\n\n{paper_sets()}"
     return f"""# What alpha means
