@@ -2,13 +2,14 @@
 
     python -m benchmarks.calibration law     # the least p of searches in sets of one cluster
     python -m benchmarks.calibration table   # writes specialk_gpu/selection/null.json from these
+    python -m benchmarks.calibration tail    # the least p of searches in very many small sets
     python -m benchmarks.calibration check   # k in other families, composites, and stress
     python -m benchmarks.calibration paper   # k in the sets of the paper's Figure 2
 
 Results are JSON lines in benchmarks/results/calibration-PART.jsonl; a run that was stopped goes on
 where it was. Results of an older rule are not made anew: take their files away first. `law` takes
-about 20 minutes on two cores, `check` about 45, `paper` about 5; `python -m benchmarks.tables`
-writes the page.
+about 20 minutes on two cores, `tail` too, `check` about 45, `paper` about 5;
+`python -m benchmarks.tables` writes the page.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from benchmarks.stamp import RESULTS
 
 PARTS = {
     "law": (law.gaps, law.tasks),
+    "tail": (law.tail, law.tail_tasks),
     "check": (check.decision, check.tasks),
     "paper": (check.paper_k, check.paper_tasks),
 }

@@ -20,10 +20,12 @@ from specialk_gpu.selection.cut_test import SHORTCUTS, CutGraphs, least_gap
 from specialk_gpu.selection.null_distribution import log_p_of
 from specialk_gpu.selection.search import merged_trees
 
-__all__ = ["fitted_laws", "gaps", "least_log_p", "tasks"]
+__all__ = ["fitted_laws", "gaps", "least_log_p", "tail", "tail_tasks", "tasks"]
 
 SETS = {300: 60, 1000: 50, 3000: 24, 10000: 2}
 SETS_OF_GRAPHS = {300: 60, 1000: 20}
+TAIL = ("square", "Gaussian, d = 2", "Gaussian, d = 5", "exponential, d = 2")  # many small sets
+TAIL_ROWS, TAIL_SETS, BATCH = 300, range(1000, 6000), 100  # no set that the law was made of
 RECORDED = ("log_p", "between", "within", "length", "law")  # of a gap
 WITHOUT_LAW = ("valley", "isolation")
 LEVELS = (0.05, 0.01)
@@ -67,6 +69,23 @@ def gaps(task: dict[str, Any]) -> dict[str, Any]:
             gap = least_gap(graphs, graphs.distinct(tree.labels(k)), k)
             found.append({"k": k} | {x: getattr(gap, x) for x in RECORDED} | factor_of(gap))
     return {"gaps": found}
+
+
+def tail_tasks() -> list[dict[str, Any]]:
+    """List many small sets, some at a time."""
+    return [
+        {"family": family, "m": TAIL_ROWS, "first": first}
+        for family in TAIL
+        for first in TAIL_SETS[::BATCH]
+    ]
+
+
+def tail(task: dict[str, Any]) -> dict[str, Any]:
+    """Return log10 T of some small sets, by the law at hand."""
+    numbers = range(task["first"], task["first"] + BATCH)
+    known = {"family": task["family"], "m": task["m"]}
+    found = [least_log_p(gaps(known | {"set": i})["gaps"])[0] for i in numbers]
+    return {"log10_T": [round(x / math.log(10), 3) + 0.0 for x in found]}
 
 
 def factor_of(gap: Any) -> dict[str, float]:
