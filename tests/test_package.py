@@ -51,6 +51,7 @@ LAYERS = {
     "selection.cut_test": {"backend", "duplicates", "graph", "neighbors", "selection"},
     "selection.fragments": {"backend", "embedding", "kmeans"},
     "selection.merging": {"backend", "selection"},
+    "selection.jumps": {"backend", "selection"},
     "selection.search": {"backend", "progress", "selection", "warn"},
     "inputs": {"backend", "neighbors", "storage"},
     "prediction": {"backend", "graph", "neighbors", "warn"},
