@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.stamp import RESULTS, write
-from specialk_gpu.bench.cases import cases
-from specialk_gpu.bench.suite import run_cases, table
-from specialk_gpu.stamp import COMMIT
+from benchmarks.suite.cases import cases
+from benchmarks.suite.suite import run_cases, table
+from specialk_gpu._environment import COMMIT
 
 
 def done(path: Path) -> list[dict[str, Any]]:

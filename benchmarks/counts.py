@@ -167,7 +167,7 @@ def main() -> None:
     stand_in.install()
     from benchmarks.paper.runner import run
     from benchmarks.stamp import RESULTS
-    from specialk_gpu.stamp import COMMIT
+    from specialk_gpu._environment import COMMIT
 
     names = list(STAGES)[:-1] if arguments.without_sweep else list(STAGES)
     tasks = [{"commit": COMMIT, "stage": name} for name in names]

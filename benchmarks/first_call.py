@@ -68,7 +68,7 @@ def fits(backend: str, folder: str | None, rows: int, n_components: int) -> dict
     compilations = count_compilations() if backend == "cuda" else []  # imports CuPy
     get_backend(backend)
     marks.append(clock())
-    from specialk_gpu.bench.cases import Case, points
+    from benchmarks.suite.cases import Case, points
 
     data, d = ("mnist", 784) if folder else ("mixture", 64)
     X = points(Case("fit", data, rows, d), folder)

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from specialk_gpu.bench import OURS
-from specialk_gpu.bench.suite import best_seconds
+from benchmarks.suite import OURS
+from benchmarks.suite.suite import best_seconds
 
 Found = float | bool | None
 

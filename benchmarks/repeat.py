@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.stamp import RESULTS, write
+from benchmarks.suite.cases import Case, points
 from specialk_gpu import SpecialK
-from specialk_gpu.bench.cases import Case, points
 
 
 def digest(*arrays: Any) -> str:

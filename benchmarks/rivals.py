@@ -32,11 +32,11 @@ from sklearn.decomposition import PCA
 from sklearn.metrics import silhouette_score
 from sklearn.mixture import GaussianMixture
 
+from benchmarks.baselines import eigengap, stsc
 from benchmarks.paper.runner import run
 from benchmarks.selection import PATHS, ari, designs_module, drawn, fitted, real_set, verdict
 from benchmarks.stamp import RESULTS
 from specialk_gpu import eigenpairs, knn_graph
-from specialk_gpu.baselines import eigengap, stsc
 
 __all__ = ["METHODS", "is_unseen"]
 

@@ -59,7 +59,10 @@ CHILD = """
 import json, sys, time
 import numpy as np
 from specialk_gpu import SpecialK
-from specialk_gpu.stamp import COMMIT, peak_bytes
+try:
+    from specialk_gpu._environment import COMMIT, peak_bytes
+except ImportError:  # in checkouts of before the file had this name
+    from specialk_gpu.stamp import COMMIT, peak_bytes
 folder, settings = sys.argv[1], json.loads(sys.argv[2])
 X = np.load(folder + "/X.npy")
 SpecialK(**settings).fit(X[:500])  # what is imported or compiled once is not timed

@@ -19,7 +19,7 @@ from benchmarks.markdown import OLD_RULE, machine, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
 from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS
-from specialk_gpu.bench.cases import Case
+from benchmarks.suite.cases import Case
 
 KINDS_ARI = ("ari", "ari_given_k")
 ROOT = Path(__file__).parents[1]

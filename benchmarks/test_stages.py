@@ -5,9 +5,9 @@ python -m pytest benchmarks --benchmark-only [--size medium] [--backend cuda] [-
 
 import pytest
 
+from benchmarks.suite.cases import cases, load, prepare
+from benchmarks.suite.stages import STAGE
 from specialk_gpu.backend import get_backend
-from specialk_gpu.bench.cases import cases, load, prepare
-from specialk_gpu.bench.stages import STAGE
 
 pytest.importorskip("pytest_benchmark")
 pytestmark = pytest.mark.filterwarnings("ignore")  # about the data

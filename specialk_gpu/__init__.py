@@ -5,56 +5,54 @@ alike. Names are loaded when they are first used: importing the package is cheap
 imported only when CUDA is asked for.
 """
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from specialk_gpu.chebyshev import ConvergenceError
-    from specialk_gpu.duplicates import CopiesWarning
-    from specialk_gpu.eigen import eigenpairs
-    from specialk_gpu.embedding import embed
-    from specialk_gpu.graph import (
+    from specialk_gpu._estimator import SpecialK
+    from specialk_gpu._result import CalibrationWarning, LimitWarning, PowerWarning
+    from specialk_gpu.graph.affinity import (
         GraphWarning,
         affinity_matrix,
         knn_graph,
         neighbors_graph,
         radius_graph,
     )
-    from specialk_gpu.kmeans import kmeans
-    from specialk_gpu.neighbors import nearest_neighbors, neighbors_among
-    from specialk_gpu.selection.bounds import attainable_log_p, cluster_stats, zz_top
+    from specialk_gpu.graph.duplicates import CopiesWarning
+    from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
+    from specialk_gpu.lloyd.kmeans import kmeans
     from specialk_gpu.selection.cut_test import cut_test
-    from specialk_gpu.selection.path import CalibrationWarning, LimitWarning, PowerWarning
     from specialk_gpu.selection.sweep import decide, sweep
-    from specialk_gpu.specialk import SpecialK
+    from specialk_gpu.selection.zz_top import attainable_log_p, cluster_stats, zz_top
+    from specialk_gpu.spectrum.chebyshev import ConvergenceError
+    from specialk_gpu.spectrum.eigenpairs import eigenpairs
+    from specialk_gpu.spectrum.embedding import embed
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "SpecialK": "specialk",
-    "CalibrationWarning": "selection.path",
-    "ConvergenceError": "chebyshev",
-    "CopiesWarning": "duplicates",
-    "GraphWarning": "graph",
-    "LimitWarning": "selection.path",
-    "PowerWarning": "selection.path",
-    "affinity_matrix": "graph",
-    "attainable_log_p": "selection.bounds",
-    "cluster_stats": "selection.bounds",
+    "SpecialK": "_estimator",
+    "CalibrationWarning": "_result",
+    "ConvergenceError": "spectrum.chebyshev",
+    "CopiesWarning": "graph.duplicates",
+    "GraphWarning": "graph.affinity",
+    "LimitWarning": "_result",
+    "PowerWarning": "_result",
+    "affinity_matrix": "graph.affinity",
+    "attainable_log_p": "selection.zz_top",
+    "cluster_stats": "selection.zz_top",
     "cut_test": "selection.cut_test",
     "decide": "selection.sweep",
-    "eigenpairs": "eigen",
-    "embed": "embedding",
-    "kmeans": "kmeans",
-    "knn_graph": "graph",
-    "nearest_neighbors": "neighbors",
-    "neighbors_among": "neighbors",
-    "neighbors_graph": "graph",
-    "radius_graph": "graph",
+    "eigenpairs": "spectrum.eigenpairs",
+    "embed": "spectrum.embedding",
+    "kmeans": "lloyd.kmeans",
+    "knn_graph": "graph.affinity",
+    "nearest_neighbors": "graph.neighbors",
+    "neighbors_among": "graph.neighbors",
+    "neighbors_graph": "graph.affinity",
+    "radius_graph": "graph.affinity",
     "sweep": "selection.sweep",
-    "zz_top": "selection.bounds",
+    "zz_top": "selection.zz_top",
 }
 
 __all__ = [
@@ -93,14 +91,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *_HOME})
-
-
-class _Package(ModuleType):
-    """Keeps `kmeans` the function when the module of that name is loaded."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _HOME or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

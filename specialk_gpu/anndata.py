@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from specialk_gpu._estimator import SpecialK
+from specialk_gpu._storage import on_host
 from specialk_gpu.backend import backend_of
-from specialk_gpu.graph import affinity_matrix, normalised
-from specialk_gpu.specialk import SpecialK
-from specialk_gpu.storage import on_host
+from specialk_gpu.graph.affinity import affinity_matrix, normalised
 
 __all__ = ["cluster"]
 

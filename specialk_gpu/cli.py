@@ -3,7 +3,8 @@
 Results go to stdout; errors, warnings and progress go to stderr, one line each, progress only to
 a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong usage or
 bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported by the command that
-needs them, so that ``--help`` is quick. The command `bench` is in `specialk_gpu.bench.command`.
+needs them, so that ``--help`` is quick. The command `bench` is in the repository, in
+`benchmarks.suite.command`, and not in the wheel.
 """
 
 import argparse
@@ -18,7 +19,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import specialk_gpu
-from specialk_gpu.bench import command as bench
 
 __all__ = ["main"]
 
@@ -197,10 +197,30 @@ def _parser():
     demo.add_argument("--backend", **backends)
     demo.add_argument("--report", **path, help="write a page about the result here, as .html")
 
-    bench.add_command(commands)
+    _add_bench(commands)
     info = commands.add_parser("info", help="describe backends, devices and versions")
     info.set_defaults(command=_info)
     return parser
+
+
+def _add_bench(commands):
+    """Add the command `bench`, which the repository has; elsewhere it says where to find it."""
+    try:
+        from benchmarks.suite import command
+    except ModuleNotFoundError:
+        bench = commands.add_parser("bench", help="measure against other libraries", add_help=False)
+        bench.set_defaults(command=_bench_is_missing)
+        bench.add_argument("options", nargs=argparse.REMAINDER)
+    else:
+        command.add_command(commands)
+
+
+def _bench_is_missing(_options, _warned):
+    msg = (
+        "the benchmarks are not in the installed package: clone the repository, run "
+        "pip install -e '.[bench]' in it, and call specialk-gpu bench again."
+    )
+    raise ValueError(msg)
 
 
 def _add_input_options(command):
@@ -215,7 +235,7 @@ def _add_input_options(command):
 def _fit(options, warned):
     import numpy as np
 
-    from specialk_gpu import files
+    from specialk_gpu.io import files
 
     inputs = options.input, options.true_labels
     _check_outputs(options, inputs, ("output", "summary", "model", "report"))
@@ -255,7 +275,7 @@ def _fit(options, warned):
 
 def _read(options, path):
     """Return the matrix in a file, and the names of its columns or None."""
-    from specialk_gpu.files import read_table
+    from specialk_gpu.io.files import read_table
 
     header = {"yes": True, "no": False}.get(options.header)
     return read_table(path, key=options.key, header=header)
@@ -265,8 +285,8 @@ def _predict(options, _warned):
     import numpy as np
 
     from specialk_gpu import SpecialK
-    from specialk_gpu.files import write_labels
-    from specialk_gpu.findings import counted
+    from specialk_gpu.inspection.diagnostics import counted
+    from specialk_gpu.io.files import write_labels
 
     _check_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
@@ -322,9 +342,9 @@ def _demo(options, _warned):
 
 
 def _info(_options, _warned):
+    from specialk_gpu._environment import optional_versions, package_versions
     from specialk_gpu.backend import describe_backends, driver_text
-    from specialk_gpu.backend.threads import n_threads
-    from specialk_gpu.stamp import optional_versions, package_versions
+    from specialk_gpu.backend.cpu.threads import n_threads
 
     def listed(versions):
         return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())
@@ -359,7 +379,7 @@ def _check_backend(options):
 
 def _check_outputs(options, inputs, names, *, labels=True):
     """Find out before the work whether its results can be written."""
-    from specialk_gpu.files import LABEL_FORMATS
+    from specialk_gpu.io.files import LABEL_FORMATS
 
     output = getattr(options, "output", None)
     if labels and output and output.suffix.lower() not in LABEL_FORMATS:
@@ -426,8 +446,8 @@ def _finite(number):
 def _summary(model, rows, seconds, warned):
     import numpy as np
 
+    from specialk_gpu._environment import package_versions, peak_bytes
     from specialk_gpu.backend import get_backend
-    from specialk_gpu.stamp import package_versions, peak_bytes
 
     backend = get_backend(model.backend_).describe()
     return {
@@ -473,7 +493,7 @@ def _print_path(rows, n_clusters, criterion):
 
 def _shown(number, name, criterion):
     """Lay out a number of the path."""
-    from specialk_gpu.findings import in_words
+    from specialk_gpu.inspection.diagnostics import in_words
 
     if number is None:
         return "-"

@@ -16,7 +16,7 @@ from sklearn import datasets
 from sklearn.preprocessing import minmax_scale
 from sklearn.utils import check_random_state
 
-from specialk_gpu.files import read_idx
+from specialk_gpu.io.files import read_idx
 
 __all__ = ["NOISE_LEVELS", "SHAPES", "load_fashion_mnist", "load_mnist", "make_shape"]
 

@@ -8,8 +8,9 @@ from scipy.spatial.distance import cdist
 from scipy.stats import ortho_group
 from sklearn.metrics import adjusted_rand_score
 
-from specialk_gpu import baselines, eigenpairs
-from specialk_gpu.baselines import eigengap, local_scaling_graph, self_tuning, stsc
+from benchmarks import baselines
+from benchmarks.baselines import eigengap, local_scaling_graph, self_tuning, stsc
+from specialk_gpu import eigenpairs
 from specialk_gpu.datasets import make_shape
 
 rng = np.random.default_rng(0)

@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.suite import OURS, SIZES, STAGES, suite
+from benchmarks.suite.cases import Case, Inputs, cases, mixture, prepare
+from benchmarks.suite.fits import cluster_inertia, compare_inertia, plain_log_p
+from benchmarks.suite.measure import ENOUGH, Contender, measure
+from benchmarks.suite.stages import STAGE, exact_neighbors
 from specialk_gpu import knn_graph, zz_top
 from specialk_gpu.backend import cpu, get_backend
-from specialk_gpu.bench import OURS, SIZES, STAGES, suite
-from specialk_gpu.bench.cases import Case, Inputs, cases, mixture, prepare
-from specialk_gpu.bench.fits import cluster_inertia, compare_inertia, plain_log_p
-from specialk_gpu.bench.measure import ENOUGH, Contender, measure
-from specialk_gpu.bench.stages import STAGE, exact_neighbors
 from specialk_gpu.cli import main
 
 TINY = (

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from specialk_gpu import attainable_log_p, backend, cluster_stats, zz_top
 from specialk_gpu.backend import lloyd
-from specialk_gpu.selection.bounds import largest_bounds
+from specialk_gpu.selection.zz_top import largest_bounds
 
 ALPHA = 0.01
 
@@ -198,7 +198,7 @@ def test_statistics_of_a_split_add_up(bk):
 def test_chunks_do_not_matter(bk, monkeypatch):
     D, labels = draw(2, (20, 10, 15, 8), 30, 2.0)
     whole = bound(bk, D, labels)
-    monkeypatch.setattr("specialk_gpu.selection.bounds.CHUNK", 64)
+    monkeypatch.setattr("specialk_gpu.selection.zz_top.CHUNK", 64)
     np.testing.assert_allclose(bound(bk, D, labels), whole, 1e-12, 1e-13)
 
 

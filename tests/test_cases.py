@@ -16,8 +16,8 @@ from sklearn.metrics import adjusted_rand_score
 
 import specialk_gpu
 from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu._result import NO_POWER
 from specialk_gpu.backend import cpu, cuda_verdict, get_backend
-from specialk_gpu.selection.path import NO_POWER
 
 BLOBS, BLOBS_Y = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
 CLOUD = np.random.default_rng(0).normal(size=(40, 2))
@@ -343,7 +343,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(bk, monkeypatch):
     def fail(*_args, **_settings):
         raise MemoryError
 
-    monkeypatch.setattr(sys.modules["specialk_gpu.specialk"], "search", fail)
+    monkeypatch.setattr(sys.modules["specialk_gpu._estimator"], "search", fail)
     model = SpecialK(backend=bk.name, affinity="radius_neighbors", coverage=1.0, verbose=1)
     with pytest.raises(MemoryError):
         model.fit(bk.asarray(CLOUD))

@@ -14,11 +14,11 @@ from scipy import sparse
 
 import specialk_gpu
 from specialk_gpu import ConvergenceError, SpecialK, backend
-from specialk_gpu.backend.threads import n_threads
+from specialk_gpu._result import Path, Step
+from specialk_gpu.backend.cpu.threads import n_threads
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.files import read_labels, write_labels
-from specialk_gpu.selection.path import Path, Step
+from specialk_gpu.io.files import read_labels, write_labels
 
 COMMAND = [sys.executable, "-m", "specialk_gpu.cli"]
 
@@ -444,7 +444,7 @@ def test_info_describes_this_machine(capsys):
 
 
 def test_info_says_what_is_not_installed(monkeypatch, capsys):
-    monkeypatch.setattr("specialk_gpu.stamp.OPTIONAL", ("numpy", "no-such-package"))
+    monkeypatch.setattr("specialk_gpu._environment.OPTIONAL", ("numpy", "no-such-package"))
     assert main(["info"]) == 0
     out = capsys.readouterr().out
     assert f"optional: numpy {np.__version__}\nnot installed: no-such-package\n" in out

@@ -24,8 +24,8 @@ from scipy import sparse
 
 from specialk_gpu import ConvergenceError, chebyshev, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
-from specialk_gpu.chebyshev import find_missed
-from specialk_gpu.graph import normalised
+from specialk_gpu.graph.affinity import normalised
+from specialk_gpu.spectrum.chebyshev import find_missed
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
@@ -543,7 +543,7 @@ def test_more_pairs_go_on_from_those_there_are(bk, monkeypatch, n_parts, factor)
     few, all_of = eigenpairs(W, 12, **settings), eigenpairs(W, 60, **settings)
     started = []
     monkeypatch.setattr(
-        sys.modules["specialk_gpu.eigen"],
+        sys.modules["specialk_gpu.spectrum.eigenpairs"],
         "chebyshev",
         lambda *given: started.append(given[-1]) or chebyshev.chebyshev(*given),
     )

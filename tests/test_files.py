@@ -10,7 +10,7 @@ import polars
 import pytest
 from scipy import io, sparse
 
-from specialk_gpu.files import read_idx, read_labels, read_matrix, write_labels
+from specialk_gpu.io.files import read_idx, read_labels, read_matrix, write_labels
 
 X = np.random.default_rng(0).normal(size=(7, 3))
 W = sparse.random_array((6, 6), density=0.4, rng=0, format="csr")

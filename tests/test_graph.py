@@ -8,9 +8,10 @@ from oracles import csr, nearest, readonly, sq_distances, to_scipy
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
-from specialk_gpu import affinity_matrix, graph, knn_graph, neighbors_graph, radius_graph
+from specialk_gpu import affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
-from specialk_gpu.graph import normalised, refuse_edges
+from specialk_gpu.graph import affinity as graph
+from specialk_gpu.graph.affinity import normalised, refuse_edges
 
 normal = np.random.default_rng(0).normal
 DATA = {

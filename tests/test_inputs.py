@@ -14,9 +14,9 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu._validation import in_kind_of
 from specialk_gpu.backend import get_backend
-from specialk_gpu.findings import pair_matrix
-from specialk_gpu.inputs import in_kind_of
+from specialk_gpu.inspection.diagnostics import pair_matrix
 
 BLOBS, _ = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 SHORT = np.random.default_rng(0).integers(-99, 99, (60, 20), dtype=np.int8)

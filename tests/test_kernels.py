@@ -8,10 +8,11 @@ import pytest
 import scipy.sparse
 from scipy.spatial.distance import cdist
 
-from specialk_gpu import eigenpairs, embed, neighbors, radius_graph, sweep
+from specialk_gpu import eigenpairs, embed, radius_graph, sweep
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.graph import knn_graph
+from specialk_gpu.graph import neighbors
+from specialk_gpu.graph.affinity import knn_graph
 
 pytestmark = pytest.mark.gpu
 

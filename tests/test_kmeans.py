@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import kmeans
 from specialk_gpu.backend import cpu, get_backend, lloyd
-from specialk_gpu.kmeans import kmeans_batch
+from specialk_gpu.lloyd.kmeans import kmeans_batch
 
-module = importlib.import_module("specialk_gpu.kmeans")  # the package has a function of that name
+module = importlib.import_module("specialk_gpu.lloyd.kmeans")
 
 SQUARE = np.array([[0.0, 0], [0, 2], [10, 0], [10, 2]])
 NOISE = np.random.default_rng(0).normal(size=(150, 3))

@@ -12,10 +12,10 @@ from hypothesis.extra.numpy import arrays
 from oracles import nearest, readonly, sq_distances
 from scipy.spatial import cKDTree
 
-from specialk_gpu import neighbors
 from specialk_gpu.backend import cpu, pairs
-from specialk_gpu.duplicates import duplicate_groups
-from specialk_gpu.neighbors import (
+from specialk_gpu.graph import neighbors
+from specialk_gpu.graph.duplicates import duplicate_groups
+from specialk_gpu.graph.neighbors import (
     count_within,
     list_within,
     nearest_neighbors,

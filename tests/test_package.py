@@ -1,8 +1,10 @@
 """The package: public names, what importing loads, and who imports whom."""
 
 import ast
+import graphlib
 import importlib
 import importlib.metadata
+import itertools
 import subprocess
 import sys
 import tomllib
@@ -20,53 +22,19 @@ SOURCES = {
 }
 OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
-# The layers: each module and the others of the package that it may import.
-LAYERS = {
-    "__init__": {
-        home.partition(".")[0] for home in specialk_gpu._HOME.values()
-    },  # for type checkers; loaded at first use
-    "progress": set(),
-    "warn": set(),
-    "backend.__init__": {"backend", "progress", "warn"},
-    "backend.cpu": {"backend"},  # its own parts
-    "backend.lloyd": {"backend"},
-    "backend.pairs": {"backend"},
-    "backend.threads": {"progress"},
-    "backend.gpu": {"progress"},
-    "duplicates": {"backend", "warn"},
-    "distances": {"backend"},
-    "neighbors": {"backend", "distances", "duplicates", "progress"},
-    "graph": {"backend", "neighbors"},
-    "chebyshev": {"backend", "progress"},
-    "eigen": {"backend", "chebyshev"},
-    "embedding": {"backend"},
-    "seeding": {"backend"},
-    "kmeans": {"backend", "seeding", "warn"},
-    "selection.__init__": set(),
-    "selection.bounds": {"backend"},
-    "selection.path": set(),
-    "selection.sweep": {"backend", "kmeans", "progress", "selection", "warn"},
-    "selection.null_distribution": set(),
-    "selection.cuts": {"backend", "chebyshev", "eigen", "graph"},
-    "selection.cut_test": {"backend", "duplicates", "graph", "neighbors", "selection"},
-    "selection.fragments": {"backend", "embedding", "kmeans"},
-    "selection.merging": {"backend", "selection"},
-    "selection.jumps": {"backend", "selection"},
-    "selection.search": {"backend", "progress", "selection", "warn"},
-    "inputs": {"backend", "neighbors", "storage"},
-    "prediction": {"backend", "graph", "neighbors", "warn"},
-    "storage": {"backend", "selection"},
-    "findings": {"backend", "selection", "storage"},
-    "plot": {"findings", "storage"},
-    "report": {"findings", "stamp", "storage"},
-    "anndata": {"backend", "graph", "specialk", "storage"},
-    "baselines": {"backend", "chebyshev", "eigen", "graph", "neighbors", "selection"},
-    "text": set(),
-    "files": {"text"},
-    "datasets": {"files"},
-    "stamp": {"backend"},
-}
-OUTERMOST = {"anndata", "baselines", "bench", "cli", "plot"}  # nobody further in imports these
+# The floors of the house: a room imports from rooms on the floors below it, and from itself.
+FLOORS = [
+    {"_progress", "_warn"},
+    {"backend"},
+    {"graph", "spectrum", "lloyd", "_result"},
+    {"selection", "_environment"},
+    {"_storage"},
+    {"_validation", "_prediction"},
+    {"inspection"},
+    {"_estimator", "io"},
+    {"anndata", "datasets"},
+    {"cli"},
+]
 
 
 def imports(path):
@@ -97,10 +65,12 @@ def test_public_names_are_there_and_no_modules():
 
 
 def test_a_function_is_not_shadowed_by_the_module_of_its_name():
-    module = importlib.import_module("specialk_gpu.kmeans")
+    module = importlib.import_module("specialk_gpu.lloyd.kmeans")
     assert isinstance(module, ModuleType)
     assert specialk_gpu.kmeans is module.kmeans
-    code = "import specialk_gpu.kmeans; from specialk_gpu import kmeans; assert callable(kmeans)"
+    code = (
+        "import specialk_gpu.lloyd.kmeans; from specialk_gpu import kmeans; assert callable(kmeans)"
+    )
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
@@ -185,18 +155,33 @@ def test_cupy_is_imported_in_one_file():
     assert found == ["backend.gpu"]
 
 
-@pytest.mark.parametrize("name", SOURCES)
-def test_modules_import_only_the_layers_below(name):
-    modules = {source.partition(".")[0] for source in SOURCES}
-    names = {module.split(".")[1] for module in imports(SOURCES[name]) if module[:13] == OURS}
-    ours = names & modules
-    assert "cli" not in ours
-    if name.partition(".")[0] not in OUTERMOST:
-        assert not ours & OUTERMOST
-    if name in LAYERS:
-        assert ours <= LAYERS[name]
-    elif name == "specialk":
-        assert not ours & {"datasets", "files", "text"}
+def room_of(module):
+    return module.removeprefix(OURS).partition(".")[0]
+
+
+ROOMS = {room_of(source) for source in SOURCES} - {"__init__"}
+
+
+def test_every_room_has_a_floor():
+    assert set().union(*FLOORS) == ROOMS
+    assert sum(map(len, FLOORS)) == len(ROOMS)
+
+
+@pytest.mark.parametrize("name", sorted(set(SOURCES) - {"__init__"}))
+def test_modules_import_only_from_the_floors_below(name):
+    own = room_of(name)
+    below = set().union(*itertools.takewhile(lambda floor: own not in floor, FLOORS))
+    met = {room_of(module) for module in imports(SOURCES[name]) if module.startswith(OURS)}
+    assert met & ROOMS <= below | {own}
+
+
+def test_no_circles_of_modules():
+    sources = {name.removesuffix(".__init__"): path for name, path in SOURCES.items()}
+    found = {}
+    for name in set(sources) - {"__init__"}:
+        met = {x.removeprefix(OURS) for x in imports(sources[name])} & set(sources) - {name}
+        found[name] = {x for x in met if not any(y.startswith(f"{x}.") for y in met)}
+    assert len(list(graphlib.TopologicalSorter(found).static_order())) >= len(found)
 
 
 def test_no_drawer_modules():

@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, plot
-from specialk_gpu.findings import pair_matrix, typical
+from specialk_gpu.inspection.diagnostics import pair_matrix, typical
 
 mpl.use("agg")
 from matplotlib import pyplot  # noqa: E402 - after the backend is chosen

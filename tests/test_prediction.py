@@ -14,8 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from specialk_gpu import GraphWarning, SpecialK, knn_graph
-from specialk_gpu import neighbors as module
-from specialk_gpu.neighbors import neighbors_among
+from specialk_gpu.graph import neighbors as module
+from specialk_gpu.graph.neighbors import neighbors_among
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 normal = np.random.default_rng(5).normal

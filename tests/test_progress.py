@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from specialk_gpu import SpecialK, progress
+from specialk_gpu._progress import followed, logger, tell, told
 from specialk_gpu.backend import cpu
-from specialk_gpu.progress import followed, logger, tell, told
 
 CLOUD = np.random.default_rng(0).normal(size=(1500, 12))
 
@@ -115,7 +115,7 @@ def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
     def interrupted(*_args, **_settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["specialk_gpu.specialk"], stage, interrupted)
+    monkeypatch.setattr(sys.modules["specialk_gpu._estimator"], stage, interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(CLOUD[:300, :3])
     assert vars(model).keys() == before.keys()
@@ -124,7 +124,7 @@ def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
 
 
 def test_threads_stop_at_the_end_of_their_chunk(monkeypatch):
-    monkeypatch.setattr("specialk_gpu.backend.threads.n_threads", lambda: 2)
+    monkeypatch.setattr("specialk_gpu.backend.cpu.threads.n_threads", lambda: 2)
     started, go = [], threading.Event()
 
     def work(chunk):

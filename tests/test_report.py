@@ -15,7 +15,14 @@ from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph, zz_top
-from specialk_gpu.findings import doubts, in_words, pair_matrix, typical, verdict, watershed
+from specialk_gpu.inspection.diagnostics import (
+    doubts,
+    in_words,
+    pair_matrix,
+    typical,
+    verdict,
+    watershed,
+)
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 DIGITS = load_digits().data[:600]

@@ -12,11 +12,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import CalibrationWarning, LimitWarning, PowerWarning, SpecialK, knn_graph
+from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_test import Gap
 from specialk_gpu.selection.cuts import prepare
 from specialk_gpu.selection.fragments import RESOLUTIONS, finer, resolutions
-from specialk_gpu.selection.path import NO_POWER
 from specialk_gpu.selection.search import polished
 
 FOUR, FOUR_Y = make_blobs(

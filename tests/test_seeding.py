@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from specialk_gpu import seeding
 from specialk_gpu.backend import cpu
-from specialk_gpu.seeding import distinct, from_groups, points_of, starting_centers
+from specialk_gpu.lloyd import seeding
+from specialk_gpu.lloyd.seeding import distinct, from_groups, points_of, starting_centers
 
 NOISE = np.random.default_rng(1).normal(size=(300, 4))
 

@@ -30,10 +30,10 @@ from specialk_gpu import (
     SpecialK,
     knn_graph,
 )
+from specialk_gpu._result import Path
+from specialk_gpu._storage import OnDevice
+from specialk_gpu._validation import checked
 from specialk_gpu.backend import cpu, get_backend
-from specialk_gpu.inputs import checked
-from specialk_gpu.selection.path import Path
-from specialk_gpu.storage import OnDevice
 
 BLOBS, BLOBS_Y = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -523,7 +523,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
     def run(*_, **__):
         raise error
 
-    module = importlib.import_module("specialk_gpu.specialk")
+    module = importlib.import_module("specialk_gpu._estimator")
     monkeypatch.setattr(module, function, run)
     model = SpecialK(backend="numpy", criterion="zz_top" if stage == "sweep" else "cut")
     with pytest.raises(MemoryError) as caught:
@@ -536,7 +536,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
 
 
 def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_taken(monkeypatch):
-    module = importlib.import_module("specialk_gpu.chebyshev")
+    module = importlib.import_module("specialk_gpu.spectrum.chebyshev")
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
     monkeypatch.setattr(module, "random_block", lambda *_: pytest.fail("was called"))
     X = np.random.default_rng(0).normal(size=(1200, 3))

@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu.storage import FORMAT
+from specialk_gpu._storage import FORMAT
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 

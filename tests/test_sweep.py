@@ -12,8 +12,8 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
-from specialk_gpu.kmeans import kmeans_batch
-from specialk_gpu.selection.path import Path, Step
+from specialk_gpu._result import Path, Step
+from specialk_gpu.lloyd.kmeans import kmeans_batch
 
 # The p columns of [HD19, Tables 2 to 5] for k = 2, 3, ..., and the k of its Table 1.
 PAPER = {

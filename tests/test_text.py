@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import io, sparse
 
-from specialk_gpu.files import read_matrix
+from specialk_gpu.io.files import read_matrix
 
 X = np.random.default_rng(0).normal(size=(7, 3))
 W = sparse.random_array((6, 6), density=0.4, rng=0, format="csr")

@@ -7,10 +7,10 @@ from typing import Any
 
 from sklearn.metrics import normalized_mutual_info_score
 
+from benchmarks.baselines import stsc
 from benchmarks.paper.data import DATA, load, missing, sha256
 from benchmarks.paper.shapes import GRAPHS
 from specialk_gpu import SpecialK, decide
-from specialk_gpu.baselines import stsc
 
 __all__ = ["table", "table_tasks"]
 

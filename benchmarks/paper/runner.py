@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from specialk_gpu.stamp import stamp
+from specialk_gpu._environment import stamp
 
 __all__ = ["read", "run", "stamps"]
 

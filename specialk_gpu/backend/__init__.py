@@ -18,9 +18,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from specialk_gpu._progress import tell
+from specialk_gpu._warn import warn
 from specialk_gpu.backend import cpu
-from specialk_gpu.progress import tell
-from specialk_gpu.warn import warn
 
 BACKENDS = ("auto", "numpy", "cuda")
 DLPACK_CUDA = (2, 13)  # device memory, managed memory

@@ -17,7 +17,7 @@ import cupy as cp
 import cupyx.scipy.sparse as sparse
 import numpy as np
 
-from specialk_gpu.progress import told
+from specialk_gpu._progress import told
 
 __all__ = [
     "all_true",

@@ -34,9 +34,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.duplicates import duplicate_groups
-from specialk_gpu.graph import affinity_matrix, knn_graph, normalised, symmetric_graph
-from specialk_gpu.neighbors import features, nearest_neighbors
+from specialk_gpu.graph.affinity import affinity_matrix, knn_graph, normalised, symmetric_graph
+from specialk_gpu.graph.duplicates import duplicate_groups
+from specialk_gpu.graph.neighbors import features, nearest_neighbors
 from specialk_gpu.selection.cuts import (
     CutGraph,
     Cuts,

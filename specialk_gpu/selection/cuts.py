@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.backend.threads import map_chunks
-from specialk_gpu.eigen import eigenpairs, quick_pairs
-from specialk_gpu.graph import normalised, rows_of_entries
+from specialk_gpu.backend.cpu.threads import map_chunks
+from specialk_gpu.graph.affinity import normalised, rows_of_entries
+from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_pairs
 
 __all__ = [
     "CutGraph",

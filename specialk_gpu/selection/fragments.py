@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.embedding import embed
-from specialk_gpu.kmeans import kmeans_batch
+from specialk_gpu.lloyd.kmeans import kmeans_batch
+from specialk_gpu.spectrum.embedding import embed
 
 __all__ = ["COLUMNS", "RESOLUTIONS", "Resolution", "finer", "fragments", "resolutions"]
 

@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specialk_gpu._progress import Clock
+from specialk_gpu._result import (
+    NO_POWER,
+    CalibrationWarning,
+    LimitWarning,
+    Path,
+    PowerWarning,
+    Step,
+)
+from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
-from specialk_gpu.progress import Clock
 from specialk_gpu.selection.cut_test import CutGraphs, least_gap
 from specialk_gpu.selection.cuts import CutGraph, prepare, walk
 from specialk_gpu.selection.fragments import (
@@ -23,15 +32,6 @@ from specialk_gpu.selection.fragments import (
 )
 from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.path import (
-    NO_POWER,
-    CalibrationWarning,
-    LimitWarning,
-    Path,
-    PowerWarning,
-    Step,
-)
-from specialk_gpu.warn import warn
 
 __all__ = ["Found", "membership", "merged_trees", "polished", "search"]
 

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
+from specialk_gpu._progress import logger
+from specialk_gpu._result import NO_POWER, LimitWarning, Path, PowerWarning, Step
+from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
-from specialk_gpu.progress import logger
-from specialk_gpu.selection.bounds import attainable_log_p, largest_bounds
-from specialk_gpu.selection.path import NO_POWER, LimitWarning, Path, PowerWarning, Step
-from specialk_gpu.warn import warn
+from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
+from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
 
 __all__ = ["STOPPING", "Sweep", "by_size", "decide", "sweep"]
 

@@ -1,0 +1,102 @@
+"""Who measured: the machine, the versions and the commit, for every file of results."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from specialk_gpu import __version__
+
+__all__ = ["COMMIT", "optional_versions", "package_versions", "peak_bytes", "stamp", "write"]
+
+OPTIONAL = ("matplotlib", "tqdm", "anndata", "pandas", "polars", "pyarrow", "networkx", "igraph")
+
+
+def _commit() -> str:
+    """Return the commit of the checkout that this file belongs to, or SPECIALK_COMMIT."""
+    here = Path(__file__)
+    for command in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
+        try:
+            done = subprocess.run(
+                ["git", *command], cwd=here.parent, capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return os.environ.get("SPECIALK_COMMIT", "")
+    return done.stdout.strip()
+
+
+COMMIT = _commit()  # of the code that was loaded, whatever is committed while it runs
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "")
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of this package, of Python and of what is required."""
+    versions = {"specialk_gpu": __version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "scikit-learn"):
+        versions[package] = importlib.metadata.version(package)
+    return versions
+
+
+def optional_versions() -> dict[str, str]:
+    """Return the versions of the packages that extras bring; "" for those that are not there."""
+    versions = {}
+    for package in OPTIONAL:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = ""
+    return versions
+
+
+def stamp() -> dict[str, Any]:
+    """Describe this machine, the versions in use and the commit."""
+    from specialk_gpu.backend import describe_backends
+    from specialk_gpu.backend.cpu.threads import n_threads
+
+    backends = describe_backends()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    versions = package_versions()
+    return {
+        "specialk_gpu": versions.pop("specialk_gpu"),
+        "commit": COMMIT,
+        "python": versions.pop("python"),
+        "versions": versions | {k: v for row in backends for k, v in row["versions"].items()},
+        "processor": _processor(),
+        "cores": cores,
+        "gpu": [device["name"] for device in backends[1]["devices"]],
+        "threads": n_threads(),
+        "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }
+
+
+def peak_bytes() -> int | None:
+    """Return the most host memory this process has held; None where nobody counts."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
+
+
+def write(path: Path, content: dict[str, Any]) -> Path:
+    """Write the content with the stamp as JSON, in one step: a reader never sees half a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    text = json.dumps({"stamp": stamp(), **content}, indent=1, allow_nan=False)
+    part.write_text(f"{text}\n", encoding="utf-8")
+    return part.replace(path)

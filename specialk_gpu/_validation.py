@@ -1,0 +1,187 @@
+"""What an estimator is given, brought to the backend, and what it gives back, of the same kind."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.utils.validation import validate_data
+
+from specialk_gpu._storage import on_host
+from specialk_gpu.backend import is_device_array
+from specialk_gpu.graph.neighbors import SHORT_DTYPES, features
+
+__all__ = ["checked", "in_kind_of", "to_backend"]
+
+NOT_NUMBERS = (
+    "date",
+    "time",
+    "duration",
+    "period",
+    "interval",
+    "str",
+    "utf8",
+    "large_string",
+)  # beginnings of dtypes of data frames
+NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
+
+
+def checked(
+    estimator: Any, bk: ModuleType, X: Any, *, precomputed: bool, fitted: bool = False
+) -> Any:
+    """Validate X where it is, without a copy where that is possible.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+        Takes the number and the names of the columns, or compares them, where it is `fitted`.
+    bk : module
+    X : array-like of shape (m, d), or sparse
+    precomputed : bool
+        Whether X holds similarities, which may be sparse, or a graph of NetworkX or igraph.
+    fitted : bool
+        Whether X are new rows, of which one is enough.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If X is not what the estimator takes.
+    """
+    X = _adjacency(X, precomputed)
+    on_device = is_device_array(X)
+    if on_device:
+        X = bk.asarray(X)
+        validate_data(estimator, X, reset=not fitted, skip_check_array=True)  # no names
+    if not precomputed and (bk.sparse.issparse(X) or sparse.issparse(X)):
+        msg = (
+            f"a sparse X of shape {X.shape} is supported with affinity='precomputed' only. "
+            "Sparse data was passed; densify it with X.toarray(), or reduce it first, for "
+            "instance with sklearn.decomposition.TruncatedSVD."
+        )
+        raise TypeError(msg)
+    min_rows = 1 if fitted else 2
+    if on_device and precomputed:
+        if X.shape[0] < min_rows:
+            msg = f"X must have at least {min_rows} rows, got shape {tuple(X.shape)}."
+            raise ValueError(msg)
+        return X
+    if on_device:
+        return features(X, min_rows)
+    X = _of_numpy(X)
+    _refuse_text(X)
+    dtype = _dtype_of(X)
+    return validate_data(
+        estimator,
+        X,
+        reset=not fitted,
+        accept_sparse=precomputed,
+        dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
+        ensure_all_finite=not precomputed,
+        ensure_min_samples=min_rows,
+    )
+
+
+def to_backend(bk: ModuleType, X: Any) -> Any:
+    """Bring data that `checked` returned to the backend; data already there are not copied."""
+    if sparse.issparse(X):
+        return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
+    return bk.asarray(X)
+
+
+def in_kind_of(X: Any) -> Callable[[Any], Any]:
+    """Return what turns a result, of any backend, into an array of the kind of `X`.
+
+    The kind of an array on a device is that of its library, as far as it reads DLPack, and CuPy's
+    else; sparse matrices stay CuPy's. The kind of everything on the host is NumPy's.
+    """
+    if not is_device_array(X):
+        return on_host
+    library = type(X).__module__.partition(".")[0]
+    if library in ("cupy", "cupyx"):
+        return lambda result: result
+    namespace = getattr(X, "__array_namespace__", lambda: sys.modules[library])()
+    if not hasattr(namespace, "from_dlpack"):
+        return lambda result: result
+    return lambda result: namespace.from_dlpack(result) if hasattr(result, "__dlpack__") else result
+
+
+def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private function
+    """Return the matrix of a graph of NetworkX or igraph, in the order of its nodes.
+
+    Edges without an attribute "weight" have weight 1. What is no such graph is returned.
+    """
+    library = type(graph).__module__.partition(".")[0]
+    if library in ("networkx", "igraph"):
+        if not allowed:
+            msg = f"a graph of {library} goes with affinity='precomputed'."
+            raise TypeError(msg)
+        n_nodes = graph.number_of_nodes() if library == "networkx" else graph.vcount()
+        n_edges = graph.number_of_edges() if library == "networkx" else graph.ecount()
+        if n_nodes < 2 or not n_edges:
+            msg = f"the graph must have two nodes and an edge, got {n_nodes} and {n_edges}."
+            raise ValueError(msg)
+    if library == "networkx":
+        import networkx
+
+        return networkx.to_scipy_sparse_array(graph, dtype=np.float64)
+    if library == "igraph":
+        weight = "weight" if "weight" in graph.es.attributes() else None
+        return graph.get_adjacency_sparse(attribute=weight)
+    return graph
+
+
+def _of_numpy(X: Any) -> Any:
+    """Return tensors of other libraries on the host as arrays; frames and arrays as they are."""
+    if type(X).__module__.partition(".")[0] == "torch":
+        return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy(force=True)
+    if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
+        return np.from_dlpack(X)
+    if np.ma.is_masked(X):
+        msg = "X must have no masked entries: fill or drop them first."
+        raise ValueError(msg)
+    if hasattr(X, "collect") and not hasattr(X, "shape"):
+        msg = (
+            f"X must be data, got a {type(X).__name__} that is still to be computed: collect() it."
+        )
+        raise TypeError(msg)
+    return X
+
+
+def _dtype_of(X: Any) -> str:
+    """Return the name of the dtype that X has as an array."""
+    if hasattr(X, "dtype"):
+        return str(getattr(X.dtype, "name", X.dtype))
+    if hasattr(X, "shape") and len(X.shape) == 2 and X.shape[0]:
+        first = X.iloc[:1] if hasattr(X, "iloc") else X[:1]  # of a data frame
+        return np.asarray(first).dtype.name
+    return ""
+
+
+def _refuse_text(X: Any) -> None:
+    """Raise for text and dates, which would otherwise be parsed into numbers."""
+    columns = getattr(X, "dtypes", None)  # of a data frame
+    if columns is None and hasattr(X, "schema"):
+        columns = X.schema.types  # of a table of pyarrow
+    if columns is not None and len(X.shape) == 2:
+        wrong = [str(x) for x in columns if str(x).lower().startswith(NOT_NUMBERS)]
+        if wrong:
+            msg = (
+                f"X must be numeric, got text or dates (dtype {wrong[0]} of a column). Convert "
+                "or drop it first."
+            )
+            raise ValueError(msg)
+    values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
+    kind = getattr(values.dtype, "kind", "")
+    if kind in ("U", "S", "T", "M", "m") or (
+        kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())
+    ):
+        msg = (
+            f"X must be numeric, got text or dates (dtype {values.dtype}). Convert it, for "
+            "instance with astype."
+        )
+        raise ValueError(msg)

@@ -1,0 +1,482 @@
+"""Iterations of k-means on the host: nearest centres with margins, sums of clusters, draws."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
+
+__all__ = [
+    "assign",
+    "draw_rows",
+    "largest",
+    "nearest_center",
+    "nearest_without",
+    "segment_sum",
+    "sq_distances",
+    "sums_of_minima",
+]
+
+CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
+THREAD_BYTES = 2**23  # scores that are worth threads
+THREAD_ROWS = 2**18  # rows, over all runs, that are worth a thread
+MARGIN_ROWS = 2**13  # from which margins pay
+FEW_ROWS = 2**8  # a search in each run takes longer than a pass over all
+PARTS = 64  # of the rows at most, with sums of their own
+
+
+def nearest_center(
+    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Find the nearest centre of every row, for several sets of centres ("runs") at once.
+
+    All share a product, so that a run may see in its rounding which others there are.
+
+    Parameters
+    ----------
+    X : float64 array of shape (m, d)
+    sq_norms : float64 array of shape (m,)
+        Of the rows of X.
+    centers : float64 array of shape (R, k, d)
+    sizes : int array of shape (R,), on the host
+        Rising. Run r has the centres centers[r, :sizes[r]], at least one; the others are padding.
+
+    Returns
+    -------
+    labels : int32 array of shape (R, m)
+        Of equal distances the smaller label.
+    sq_distances : float64 array of shape (R, m)
+    """
+    m, R = X.shape[0], centers.shape[0]
+    labels, sq = np.empty((R, m), dtype=np.int32), np.empty((R, m))
+    stack = _stack(centers, sizes)
+
+    def search(rows: slice) -> None:
+        labels[:, rows], best, _ = _two_nearest(X[rows], stack, both=False)
+        best += sq_norms[rows]
+        np.maximum(best, 0, out=sq[:, rows])
+
+    _map_rows(search, m, len(stack.centers))
+    return labels, sq
+
+
+def nearest_without(
+    X: np.ndarray,
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    sizes: np.ndarray,
+    removed: list[np.ndarray],
+) -> np.ndarray:
+    """Find the squared distance of every row to the nearest centre, were one of them removed.
+
+    Parameters
+    ----------
+    X, sq_norms, centers, sizes
+        See `nearest_center`; at least two centres each.
+    removed : list of int arrays, of length R
+        The slots to remove from centers[r], one at a time.
+
+    Returns
+    -------
+    float64 array of shape (C, m)
+        For all that are removed from the first run, then the second, and so on.
+    """
+    run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
+    slot = np.concatenate(removed)
+    sq = np.empty((slot.size, X.shape[0]))
+    stack = _stack(centers, sizes)
+
+    def search(rows: slice) -> None:
+        label, best, second = _two_nearest(X[rows], stack)
+        distance = np.where(label[run] == slot[:, None], second[run], best[run])
+        distance += sq_norms[rows]
+        np.maximum(distance, 0, out=sq[:, rows])
+
+    _map_rows(search, X.shape[0], len(stack.centers))
+    return sq
+
+
+def sq_distances(X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray) -> np.ndarray:
+    """Compute the squared distances of all rows to some centres.
+
+    Parameters
+    ----------
+    X, sq_norms
+        See `nearest_center`.
+    centers : float64 array of shape (r, d)
+
+    Returns
+    -------
+    float64 array of shape (r, m)
+    """
+    sq = np.empty((centers.shape[0], X.shape[0]))
+    doubled, own = -2 * centers, np.einsum("ij,ij->i", centers, centers)[:, None]
+
+    def compute(rows: slice) -> None:
+        scores = doubled @ X[rows].T
+        scores += own
+        scores += sq_norms[rows]
+        np.maximum(scores, 0, out=sq[:, rows])
+
+    _map_rows(compute, X.shape[0], centers.shape[0])
+    return sq
+
+
+class _Stack(NamedTuple):
+    """The centres of all runs by slot, then run: those of slot c are ends[c] : ends[c + 1]."""
+
+    centers: np.ndarray  # (sum of sizes, d), times -2
+    sq_norms: np.ndarray  # (sum of sizes, 1)
+    first: np.ndarray  # (k,), the first run with a centre in each slot
+    ends: np.ndarray  # (k + 1,)
+
+
+def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
+    """Stack the centres (R, k, d) of runs of rising sizes."""
+    slots = np.arange(sizes[-1])
+    first = np.searchsorted(sizes, slots, side="right")
+    stacked = centers.swapaxes(0, 1)[: slots.size][slots[:, None] < sizes]
+    sq_norms = np.einsum("ij,ij->i", stacked, stacked)[:, None]
+    ends = np.concatenate([[0], np.cumsum(sizes.size - first)])
+    return _Stack(np.multiply(stacked, -2, out=stacked), sq_norms, first, ends)
+
+
+def _map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
+    """Call function(rows) for chunks of the rows whose scores stay in cache."""
+    step = max(1, min(m, CHUNK_BYTES // (8 * n_centers)))
+    if 8 * m * n_centers < THREAD_BYTES:
+        step = m
+    with one_blas_thread:  # a small product is slower in several
+        map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
+
+
+def _two_nearest(
+    X: np.ndarray, stack: _Stack, *, both: bool = True
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the label of the nearest of the centres of each run, and the two smallest scores.
+
+    All three are of shape (R, m). A score is a squared distance less that of the row to the
+    origin; without a second centre the second is infinite, and it means nothing unless `both` are
+    asked for.
+    """
+    scores = stack.centers @ X.T
+    scores += stack.sq_norms
+    ends, small = stack.ends.tolist(), np.min_scalar_type(len(stack.first))
+    best = scores[: ends[1]]  # (R, m)
+    second = np.full_like(best, np.inf) if both else best
+    label = np.zeros(best.shape, dtype=small)
+    for c, r in enumerate(stack.first[1:].tolist(), start=1):
+        score = scores[ends[c] : ends[c + 1]]
+        np.maximum(label[r:], (score < best[r:]) * small.type(c), out=label[r:])
+        if both:
+            np.minimum(second[r:], np.maximum(score, best[r:]), out=second[r:])
+        np.minimum(best[r:], score, out=best[r:])
+    return label, best, second
+
+
+class _Last(NamedTuple):
+    """What `assign` remembers of the runs."""
+
+    labels: np.ndarray  # (R, m)
+    margins: list[Any]  # (m,) each, at most how much farther the second nearest centre is, or None
+    centers: np.ndarray  # (R, k, d)
+    counts: np.ndarray  # (R, k)
+    sums: np.ndarray  # (R, k, d)
+
+    def of(self, runs: np.ndarray) -> _Last:
+        """Return what is remembered of some of the runs."""
+        margins = [self.margins[r] for r in runs]
+        labels, *others = (x[runs] for x in (self.labels, *self[2:]))
+        return _Last(labels, margins, *others)
+
+    def relabelled(self, run: int, row: int) -> None:
+        """Take note that a row has changed its cluster, as labels, counts and sums have it."""
+        if self.margins[run] is not None:
+            self.margins[run][row] = -np.inf
+
+
+def sums_of_minima(first: np.ndarray, second: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
+    """Sum the smaller of two numbers over all columns, for rows of two arrays.
+
+    Parameters
+    ----------
+    first : float64 array of shape (C, m)
+    second : float64 array of shape (P n, m)
+    owner : int64 array of shape (C,)
+        Which of P owners each row of `first` belongs to.
+    n : int
+        How many rows of `second` belong to each owner, one after another.
+
+    Returns
+    -------
+    float64 array of shape (C, n)
+        For each row of `first` and each that its owner has in `second`.
+    """
+    sums = np.empty((len(first), n))
+    for c, p in enumerate(owner.tolist()):
+        sums[c] = np.minimum(first[c], second[p * n : (p + 1) * n]).sum(axis=1)
+    return sums
+
+
+def largest(x: np.ndarray, n: int) -> np.ndarray:
+    """Return the places (r, n) of the n largest in each row of x (r, m), those of ties in order."""
+    places = np.empty((len(x), n), dtype=np.int64)
+    for r, row in enumerate(x):
+        some = np.flatnonzero(row >= np.partition(row, row.size - n)[row.size - n])
+        places[r] = some[np.argsort(-row[some], kind="stable")[:n]]
+    return places
+
+
+def remember(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> _Last:
+    """Return the `last` of runs with these labels (R, m) and centres (R, k, d), for `assign`."""
+    counts, sums = segment_sum(X, labels, centers.shape[1])
+    return _Last(labels, [None] * len(labels), centers, counts, sums)
+
+
+def assign(
+    X: np.ndarray,
+    columns: np.ndarray,
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    sizes: np.ndarray,
+    last: _Last | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, _Last, bool]:
+    """Do an iteration of k-means for several runs: nearest centres, and sums of the clusters.
+
+    Of many rows, only those are looked at for which the centres have moved further than the
+    second nearest one was behind (after Hamerly, Making k-means even faster, 2010); the margins
+    leave room for rounding. Sums are updated by the rows that changed.
+
+    Parameters
+    ----------
+    X, columns : float64 arrays of shape (m, d)
+        The rows, and the same in `center_order`.
+    sq_norms, centers, sizes
+        See `nearest_center`.
+    last
+        What the last call for these runs returned, or `remember` of runs like them, or None. It has
+        `of(runs)`, what it holds of some of the runs, given by an array like X, and
+        `relabelled(run, row)`, to be told where labels, counts and sums are changed in place.
+
+    Returns
+    -------
+    labels : int32 array of shape (R, m)
+    state : float64 array of shape (3, R)
+        The inertia of these centres; whether labels differ from those of `last`, if any: positive
+        where they do; and the number of clusters that have rows.
+    means : float64 array of shape (R, k, d)
+        Of the clusters; the centres of those without rows.
+    counts, sums : float64 arrays of shape (R, k) and (R, k, d)
+    last
+        For the next call.
+    exact : bool
+        Whether the inertia is from its definition, or from the sums and subject to cancellation.
+    """
+    if exact := X.shape[0] < MARGIN_ROWS:
+        labels, sq = nearest_center(columns, sq_norms, centers, sizes)
+        margins = [None] * sizes.size
+    else:
+        labels, margins = _search(X, sq_norms, centers, sizes, last)
+    counts, sums = _sums(X, labels, centers.shape[1], last)
+    inertia = sq.sum(axis=1) if exact else _inertia(sq_norms, centers, sizes, counts, sums)
+    changed = np.zeros(sizes.size) if last is None else (labels != last.labels).any(axis=1)
+    state = np.stack([inertia, changed, (counts > 0).sum(axis=1)])
+    means = np.where(counts[:, :, None] > 0, sums / np.maximum(counts, 1)[:, :, None], centers)
+    return labels, state, means, counts, sums, _Last(labels, margins, centers, counts, sums), exact
+
+
+def _search(
+    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: _Last | None
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the labels (R, m) and margins (m,) of each run, looking at as few rows as will do."""
+    m, R = X.shape[0], sizes.size
+    own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
+    error = np.array([_score_error(sq_norms, C) for C in own])
+    labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
+
+    def look(r: int) -> bool:
+        """Find the nearest centres of run r, unless most rows must be looked at."""
+        if last.margins[r] is None:
+            return False
+        moved = np.sqrt(((own[r] - last.centers[r, : sizes[r]]) ** 2).sum(axis=1)) * (1 + 1e-9)
+        labels[r] = last.labels[r]
+        rows = _doubtful(last.margins[r], moved, error[r], labels[r], margins[r])
+        if 4 * rows.size > m:
+            return False
+        stack = _stack(own[r][None], sizes[r : r + 1])
+        step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
+        for start in range(0, rows.size, step):
+            some = rows[start : start + step]
+            labels[r, some], *scores = _two_nearest(X.take(some, axis=0), stack)
+            margins[r, some] = _margins(sq_norms[some], *scores, error[r])[0]
+        return True
+
+    rest = np.arange(R)
+    if last is not None:
+        done = map_chunks(lambda runs: [look(r) for r in range(R)[runs]], _run_slices(R, m))
+        rest = np.flatnonzero(~np.array(sum(done, [])))
+
+    def search(rows: slice) -> None:
+        labels[rest, rows], *scores = _two_nearest(X[rows], stack)
+        margins[rest, rows] = _margins(sq_norms[rows], *scores, error[rest, None])
+
+    if rest.size:
+        stack = _stack(centers[rest], sizes[rest])
+        _map_rows(search, m, len(stack.centers))
+    return labels, list(margins)
+
+
+def _sums(
+    X: np.ndarray, labels: np.ndarray, k: int, last: _Last | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sizes (R, k) and sums (R, k, d) of the clusters, from the last where known."""
+    if last is None:
+        return segment_sum(X, labels, k)
+    counts, sums = last.counts[:, :k].copy(), last.sums[:, :k].copy()
+
+    def update(runs: slice) -> None:
+        count, total = _moved(X, last.labels[runs], labels[runs], k)
+        counts[runs] += count
+        sums[runs] += total
+
+    map_chunks(update, _run_slices(*labels.shape))
+    return counts, sums
+
+
+def _run_slices(n_runs: int, m: int) -> list[slice]:
+    """Split the runs so that each part has rows that are worth a thread."""
+    step = max(1, THREAD_ROWS // m)
+    return [slice(i, min(i + step, n_runs)) for i in range(0, n_runs, step)]
+
+
+def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
+    """Bound the rounding error of the scores of `_two_nearest`."""
+    d, reach = centers.shape[1], math.sqrt(sq_norms.max())
+    reach += math.sqrt((centers * centers).sum(axis=1).max())
+    return max((d + 4) * float(np.finfo(np.float64).eps) * reach**2, sys.float_info.min)
+
+
+def _margins(
+    sq_norms: np.ndarray, best: np.ndarray, second: np.ndarray, error: np.ndarray
+) -> np.ndarray:
+    """Bound from below how much farther than the nearest centre the second nearest is."""
+    distances = np.sqrt(np.maximum(best + sq_norms, 0) + error)
+    distances += np.sqrt(np.maximum(second + sq_norms, 0) + error)
+    with np.errstate(invalid="ignore"):
+        margins = (second - best - 2 * error) / distances
+    return np.where(np.isinf(second), np.inf, margins)
+
+
+def _doubtful(
+    last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
+) -> np.ndarray:
+    """Bring margins (m,) to centres that moved (k,); return the rows whose labels may be wrong."""
+    others = [np.delete(moved, c).max(initial=0) for c in range(moved.size)]
+    np.subtract(last, (moved + others).take(labels), out=margins)
+    return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # scores beyond differ by > 2 error
+
+
+def _moved(
+    X: np.ndarray, old: np.ndarray, new: np.ndarray, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return what changes in the sizes (R, k) and sums (R, k, d) when labels (R, m) do."""
+    (m, d), R = X.shape, len(new)
+    run, row = np.nonzero(old != new)
+    place = np.concatenate([new[run, row] + k * run, old[run, row] + k * run])
+    sign, row = np.repeat([1.0, -1.0], run.size), np.concatenate([row, row])
+    counts = np.bincount(place, sign, minlength=R * k).reshape(R, k)
+    return counts, (sparse.coo_array((sign, (place, row)), shape=(R * k, m)) @ X).reshape(R, k, d)
+
+
+def _inertia(
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    sizes: np.ndarray,
+    counts: np.ndarray,
+    sums: np.ndarray,
+) -> np.ndarray:
+    """Return the sums of squared distances to the centres (R,) from the sums of the clusters."""
+    products = []
+    for r, size in enumerate(sizes.tolist()):
+        C = centers[r, :size]
+        products.append((C * (2 * sums[r, :size] - counts[r, :size, None] * C)).sum())
+    return np.maximum(sq_norms.sum() - np.array(products), 0)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite shows in the sums
+def segment_sum(
+    X: np.ndarray, labels: np.ndarray, n_segments: int, *, squares: bool = False
+) -> tuple[np.ndarray, ...]:
+    """Sum the rows of each label in float64, in a fixed order, for several labellings at once.
+
+    Parameters
+    ----------
+    X : array of shape (m, d)
+    labels : int32 array of shape (R, m)
+        Rows whose label is not in 0, ..., n_segments - 1 count for nothing.
+    n_segments : int
+        k.
+    squares : bool
+        Whether to sum the squares too.
+
+    Returns
+    -------
+    counts : float64 array of shape (R, k)
+    sums : float64 array of shape (R, k, d)
+    squares : float64 array of shape (R, k, d), if asked for
+    """
+    (m, d), R, k = X.shape, labels.shape[0], n_segments
+    offsets = np.arange(0, R * k, k, dtype=np.int32)[:, None]
+
+    @np.errstate(over="ignore", invalid="ignore")  # threads have states of their own
+    def add(part: slice) -> list[np.ndarray]:
+        counts, totals = np.zeros(R * k), np.zeros((1 + squares, R * k, d))
+        for start in range(part.start, part.stop, step):
+            rows = slice(start, min(start + step, part.stop))
+            label = labels[:, rows]
+            place = np.where((label >= 0) & (label < k), label + offsets, np.int32(R * k))  # (R, t)
+            ones, ends = np.ones(place.size), np.arange(0, place.size + 1, R, dtype=place.dtype)
+            shape = R * k + 1, place.shape[1]  # a last row for what counts for nothing
+            member = sparse.csc_matrix((ones, place.T.ravel(), ends), shape=shape)
+            counts += np.bincount(member.indices, minlength=shape[0])[:-1]
+            x = X[rows].astype(np.float64, copy=squares)
+            totals[0] += (member @ x)[:-1]
+            if squares:
+                x *= x
+                totals[1] += (member @ x)[:-1]
+        return [counts.reshape(R, k), *totals.reshape(-1, R, k, d)]
+
+    step = max(1, CHUNK_BYTES // (8 * d))
+    part = max(step, -(-m // PARTS))
+    parts = map_chunks(add, (slice(i, min(i + part, m)) for i in range(0, m, part)))
+    return tuple(np.sum(total, axis=0) for total in zip(*parts, strict=True))
+
+
+def draw_rows(weights: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """Draw rows with probability in proportion to their weights.
+
+    Parameters
+    ----------
+    weights : float64 array of shape (R, m)
+        Not negative.
+    draws : float64 array of shape (R, T)
+        In [0, 1).
+
+    Returns
+    -------
+    int64 array of shape (R, T)
+        The first row at which the running sum of weights[r] reaches draws[r, t] times the total.
+    """
+    running = np.cumsum(weights, axis=1)
+    draws = draws * running[:, -1:]
+    if weights.shape[1] < FEW_ROWS:
+        rows = (running[:, None] < draws[:, :, None]).sum(axis=2)
+    else:
+        rows = np.stack([np.searchsorted(*pair) for pair in zip(running, draws, strict=True)])
+    return np.minimum(rows, weights.shape[1] - 1)

@@ -1,0 +1,139 @@
+"""Threads on the host: how many, and a loop that shares them with BLAS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import cache
+from threading import Lock, local
+from typing import Any
+
+from threadpoolctl import LibController, ThreadpoolController
+
+from specialk_gpu._progress import tell
+
+__all__ = ["map_chunks", "n_threads", "one_blas_thread"]
+
+
+def n_threads() -> int:
+    """Return how many threads to use: what OMP_NUM_THREADS, threadpoolctl and the system allow."""
+    from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+
+    allowed = _openmp_effective_n_threads()
+    asked = os.environ.get("OMP_NUM_THREADS", "")
+    return min(int(asked), allowed) if asked.isdigit() and int(asked) > 0 else allowed
+
+
+class _OneBlasThread:
+    """A context, to be entered from any thread, in which a product takes one thread."""
+
+    def __init__(self) -> None:
+        self.lock, self.users, self.before = Lock(), 0, []
+
+    def forget(self) -> None:
+        """Begin anew in a child that was forked while a thread of its parent was inside."""
+        users, self.users, self.lock = self.users, 0, Lock()
+        for library, n_threads in self.before if users else ():
+            library.set_num_threads(n_threads)
+
+    def __enter__(self) -> None:
+        with self.lock:
+            if not self.users:
+                self.before = [(library, library.get_num_threads()) for library in _blas()]
+                for library in _blas():
+                    library.set_num_threads(1)
+            self.users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.users -= 1
+            if not self.users:
+                for library, n_threads in self.before:
+                    library.set_num_threads(n_threads)
+
+
+@cache
+def _blas() -> list[LibController]:
+    return ThreadpoolController().select(user_api="blas").lib_controllers
+
+
+one_blas_thread = _OneBlasThread()
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=one_blas_thread.forget)
+
+
+class _Worker(local):
+    """Says whether the current thread is one of a pool's."""
+
+    busy = False
+
+    def start(self) -> None:
+        self.busy = True
+
+
+_worker = _Worker()
+
+
+@cache
+def _pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child's own
+    return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
+
+
+class _Chunks:
+    """Chunks that several threads take one by one."""
+
+    def __init__(self, function: Callable[[Any], Any], chunks: list[Any]) -> None:
+        self.function, self.chunks = function, chunks
+        self.results: list[Any] = [None] * len(chunks)
+        self.lock, self.begun, self.done = Lock(), 0, 0
+
+    def stop(self) -> None:
+        """Let nobody take another chunk."""
+        with self.lock:
+            self.begun = len(self.chunks)
+
+    def work(self, stage: str = "") -> None:
+        """Work until none are left, or one has failed; tell how many are done, if named."""
+        while True:
+            with self.lock:
+                i, self.begun = self.begun, self.begun + 1
+            if i >= len(self.chunks):
+                return
+            try:
+                self.results[i] = self.function(self.chunks[i])
+            except BaseException:
+                self.stop()
+                raise
+            with self.lock:
+                self.done += 1
+            if stage:
+                tell(stage, self.done, len(self.chunks))
+
+
+def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str = "") -> list[Any]:
+    """Apply `function` to every chunk, on all cores; the order of the results is kept.
+
+    The thread that calls works as well: it would take longer to wait for others than to do a short
+    chunk. Progress is told under `stage`, if named.
+    """
+    work = _Chunks(function, list(chunks))
+    n_workers = 1 if _worker.busy else min(n_threads(), len(work.chunks))
+    if n_workers < 2:
+        work.work(stage)
+        return work.results
+    with one_blas_thread:
+        pool = _pool(n_threads(), os.getpid())
+        others = [pool.submit(work.work) for _ in range(n_workers - 1)]
+        try:
+            _worker.busy = True
+            work.work(stage)
+        finally:
+            _worker.busy = False
+            work.stop()
+            wait(others)
+        for other in others:
+            other.result()
+    if stage:
+        tell(stage, len(work.chunks), len(work.chunks))
+    return work.results

@@ -1,0 +1,1 @@
+"""The neighbour graph: neighbours, similarities, duplicates, error bounds."""

@@ -1,0 +1,380 @@
+"""Neighbour graphs: W_C, W_R and given affinities."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.graph.neighbors import (
+    count_within,
+    features,
+    list_within,
+    nearest_in_range,
+    nearest_neighbors,
+    pairs_within,
+    unit_rows,
+    within_range,
+)
+
+__all__ = [
+    "GraphWarning",
+    "RadiusGraph",
+    "affinity_matrix",
+    "knn_graph",
+    "neighbors_graph",
+    "radius_graph",
+]
+
+WEIGHTS = ("connectivity", "distance")
+METRICS = ("euclidean", "cosine")
+MAX_EDGES = 2**31 - 1  # CSR indices are int32
+
+
+class GraphWarning(UserWarning):
+    """The graph has isolated rows or several components, or fewer neighbours than asked for."""
+
+
+class RadiusGraph(NamedTuple):
+    """W_R and the radius it was built with."""
+
+    affinity: Any
+    radius: float
+
+
+@on_its_device
+def knn_graph(
+    X: Any, n_neighbors: int = 10, *, weights: str = "connectivity", metric: str = "euclidean"
+) -> Any:
+    r"""Build W_C, the symmetrically normalised nearest-neighbour graph.
+
+    With A the adjacency matrix of the exact nearest neighbours (`nearest_neighbors`) and
+    :math:`G = (A + A^\top)/2`, :math:`W = \mathrm{diag}(G1)^{-1/2} G\, \mathrm{diag}(G1)^{-1/2}`
+    [HD19, section 4].
+
+    Parameters
+    ----------
+    X : array-like of shape (m, d)
+        See `features`.
+    n_neighbors : int
+        1 <= n_neighbors <= m - 1.
+    weights : {"connectivity", "distance"}
+        Entries of A: 1, or the distance as in the authors' notebook (a duplicate then has
+        weight 0, that is, no edge).
+    metric : {"euclidean", "cosine"}
+        "cosine" scales the rows to length 1 first.
+
+    Returns
+    -------
+    csr_matrix of shape (m, m), float64
+        SciPy's or CuPy's, as `X` is. Zero diagonal, eigenvalues in [-1, 1].
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, or a row is zero with metric="cosine".
+    """
+    if weights not in WEIGHTS:
+        msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
+        raise ValueError(msg)
+    bk = backend_of(X)
+    found = nearest_neighbors(in_metric(X, metric), n_neighbors)
+    data = None if weights == "connectivity" else found.distances
+    return normalised(symmetric_graph(bk, found.indices, data))
+
+
+def in_metric(X: Any, metric: str) -> Any:
+    """Return rows whose Euclidean distances are those of the metric."""
+    if metric not in METRICS:
+        msg = f"metric must be one of {METRICS}, got {metric!r}."
+        raise ValueError(msg)
+    return unit_rows(features(X, min_rows=1)) if metric == "cosine" else X
+
+
+@on_its_device
+def neighbors_graph(indices: Any, distances: Any = None, *, weights: str = "connectivity") -> Any:
+    """Build W_C, as `knn_graph` does, from neighbours that were found elsewhere.
+
+    Such as by scikit-learn's `kneighbors`, pynndescent or UMAP, exact or not.
+
+    Parameters
+    ----------
+    indices : int array of shape (m, k)
+        Row numbers of the neighbours of each row. The row itself may be among them and is left
+        out; negative numbers stand for neighbours that were not found.
+    distances : float array of shape (m, k), optional
+        To the neighbours; needed for weights="distance".
+    weights : {"connectivity", "distance"}
+        See `knn_graph`.
+
+    Returns
+    -------
+    csr_matrix of shape (m, m), float64
+        SciPy's or CuPy's, as `indices` is; to be clustered with affinity="precomputed".
+
+    Raises
+    ------
+    ValueError, TypeError
+        If the indices are no row numbers or name a row twice, or the distances do not go with them.
+    """
+    if weights not in WEIGHTS:
+        msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
+        raise ValueError(msg)
+    bk = backend_of(indices)
+    xp, indices = bk.xp, bk.asarray(indices)
+    if indices.dtype.kind not in "iu":
+        msg = f"indices must be integers, got dtype {indices.dtype}."
+        raise TypeError(msg)
+    if indices.ndim != 2 or indices.shape[0] < 2 or indices.shape[1] < 1:
+        msg = f"indices must have two rows and a column at least, got shape {indices.shape}."
+        raise ValueError(msg)
+    m, k = indices.shape
+    if int(indices.max()) >= m:
+        msg = f"indices must be below the number of rows ({m}), got {int(indices.max())}."
+        raise ValueError(msg)
+    row, column = xp.arange(m * k) // k, indices.astype(np.int64).ravel()
+    keep = (column >= 0) & (column != row)
+    row, column, length = row[keep], column[keep], None
+    if not int(row.size):
+        msg = "indices must name neighbours, got none beside the rows themselves."
+        raise ValueError(msg)
+    if xp.unique(row * m + column).size < row.size:
+        msg = "indices must name each neighbour of a row once, got the same one twice."
+        raise ValueError(msg)
+    if weights == "distance":
+        length = bk.asarray(np.nan if distances is None else distances, dtype=np.float64)
+        if length.shape != (m, k):
+            msg = f"distances must have the shape of indices, {(m, k)}, got {length.shape}."
+            raise ValueError(msg)
+        length = length.ravel()[keep]
+        if not bk.all_true(xp.isfinite(length) & (length >= 0)):
+            msg = "distances must be finite and not negative."
+            raise ValueError(msg)
+    return normalised(_symmetrised(bk, m, row, column, length))
+
+
+def symmetric_graph(bk: ModuleType, indices: Any, distances: Any | None) -> Any:
+    """Return (A + Aᵀ)/2 in CSR, sorted, for the neighbours `indices` (m, k) of each row."""
+    m, k = indices.shape
+    data = None if distances is None else distances.ravel()
+    return _symmetrised(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
+
+
+def _symmetrised(bk: ModuleType, m: int, row: Any, column: Any, data: Any | None) -> Any:
+    """Return (A + Aᵀ)/2 in CSR, sorted, for entries of A (p,), which are 1 without `data`."""
+    xp = bk.xp
+    keys = xp.concatenate([row * m + column, column * m + row])  # each pair once or twice
+    if data is None:
+        keys, counts = _sorted_counts(xp, keys)
+        data = counts * 0.5
+    else:
+        data = xp.concatenate([data, data]) * 0.5
+        order = xp.argsort(keys, kind="stable")
+        keys, data = keys[order], data[order]
+        same = keys[1:] == keys[:-1]
+        data[:-1] += xp.where(same, data[1:], 0)
+        is_first = xp.concatenate([xp.ones(1, dtype=bool), ~same])
+        keep = is_first & (data > 0)
+        keys, data = keys[keep], data[keep]
+    return _csr(bk, keys, data, m)
+
+
+def _sorted_counts(xp: Any, keys: Any) -> tuple[Any, Any]:
+    """Return the distinct keys, sorted, and how often each occurs."""
+    keys = xp.sort(keys)
+    is_first = xp.concatenate([xp.ones(1, dtype=bool), keys[1:] != keys[:-1]])
+    start = xp.flatnonzero(is_first)
+    counts = xp.diff(xp.concatenate([start, xp.full(1, keys.size, dtype=start.dtype)]))
+    return keys[is_first], counts
+
+
+def _csr(bk: ModuleType, keys: Any, data: Any, m: int) -> Any:
+    """Assemble a CSR matrix from sorted keys row * m + column."""
+    xp = bk.xp
+    if keys.size > MAX_EDGES:
+        msg = (
+            f"the graph of {m:,} rows has {keys.size:,} edges, more than the {MAX_EDGES:,} that "
+            "32-bit indices can number. Lower `n_neighbors`, or cluster a sample of the rows."
+        )
+        raise MemoryError(msg)
+    row = keys // m
+    indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
+    return bk.sparse.csr_matrix((data, (keys - row * m).astype(np.int32), indptr), shape=(m, m))
+
+
+def normalised(G: Any) -> Any:
+    """Return diag(G1)^-½ G diag(G1)^-½; rows without entries stay empty."""
+    bk = backend_of(G)
+    xp = bk.xp
+    m = G.shape[0]
+    degree = xp.empty((m, 1))
+    bk.spmm(G, xp.ones((m, 1)), degree, 1.0, 0.0, 0.0)
+    degree = degree[:, 0]
+    scale = xp.where(degree > 0, 1 / xp.sqrt(xp.where(degree > 0, degree, 1)), 0)
+    row = xp.searchsorted(G.indptr, xp.arange(G.nnz), side="right") - 1
+    G.data *= scale[row] * scale[G.indices]
+    return G
+
+
+@on_its_device
+def radius_graph(
+    X: Any,
+    n_neighbors: int = 10,
+    *,
+    coverage: float = 0.99,
+    radius: float | None = None,
+    metric: str = "euclidean",
+) -> RadiusGraph:
+    r"""Build W_R, the binary adjacency matrix of the ε-neighbourhood graph.
+
+    ε is the smallest radius at which at least :math:`\lceil coverage \cdot m \rceil` rows have
+    `n_neighbors` others within it [HD19, section 4]. Isolated rows stay as zero rows.
+
+    Parameters
+    ----------
+    X : array-like of shape (m, d)
+        See `features`.
+    n_neighbors : int
+        1 <= n_neighbors <= m - 1.
+    coverage : float
+        In (0, 1].
+    radius : float, optional
+        Use this ε instead.
+    metric : {"euclidean", "cosine"}
+        See `knn_graph`; ε is a distance between rows of length 1 then.
+
+    Returns
+    -------
+    RadiusGraph
+        The csr_matrix (m, m) of float64 ones, SciPy's or CuPy's, and ε.
+
+    Raises
+    ------
+    MemoryError
+        If the edges, counted first, do not fit; the message names edges, bytes and ε.
+
+    Notes
+    -----
+    Costs two passes of :math:`2 m^2 d` operations beside the search for ε.
+    """
+    if not 0 < coverage <= 1:
+        msg = f"coverage must lie in (0, 1], got {coverage}."
+        raise ValueError(msg)
+    X = in_metric(features(X), metric)
+    bk = backend_of(X)
+    xp, m = bk.xp, X.shape[0]
+    X, unit = within_range(bk, X)
+    if radius is None:
+        kth = xp.sort(nearest_in_range(X, unit, n_neighbors).distances[:, -1])
+        radius = float(kth[math.ceil(coverage * m) - 1])  # a wait
+    elif not (radius > 0 and math.isfinite(radius)):
+        msg = f"radius must be a positive number, got {radius}."
+        raise ValueError(msg)
+    pairs = pairs_within(X, _largest_square(radius / unit))
+    ends = xp.zeros(m + 1, dtype=np.int64)
+    ends[1:] = xp.cumsum(count_within(pairs))
+    on_host = bk.to_numpy(ends)  # a wait
+    refuse_edges(int(on_host[-1]), bk.free_memory(), radius)
+    indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
+    data = xp.ones(indices.size)
+    return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
+
+
+def _largest_square(radius: float) -> float:
+    """Return the largest number whose rounded root is not above `radius`."""
+    radius = min(radius, 1e150)  # beyond all pairs within range
+    square = radius * radius
+    while math.sqrt(math.nextafter(square, math.inf)) <= radius:
+        square = math.nextafter(square, math.inf)
+    return square
+
+
+def refuse_edges(n_edges: int, free: int, radius: float) -> None:
+    """Raise MemoryError if a graph of `n_edges` stored entries does not fit."""
+    needed = 12 * n_edges
+    remedy = (
+        "Lower `coverage` or `n_neighbors`, or use affinity='nearest_neighbors', "
+        "whose graph has at most 2 m n_neighbors edges."
+    )
+    if n_edges > MAX_EDGES:
+        msg = (
+            f"the radius graph has {n_edges:,} edges ({needed:,} bytes) at ε = {radius:.6g}, "
+            f"more than the {MAX_EDGES:,} that 32-bit indices can number. {remedy}"
+        )
+        raise MemoryError(msg)
+    if needed > 0.8 * free:
+        msg = (
+            f"the radius graph has {n_edges:,} edges at ε = {radius:.6g} and needs {needed:,} "
+            f"bytes, but {free:,} are free. {remedy}"
+        )
+        raise MemoryError(msg)
+
+
+def rows_of_entries(W: Any, name: str) -> Any:
+    """Return the row of each entry of a CSR matrix; ValueError names one that is no similarity."""
+    xp = backend_of(W).xp
+    row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
+    wrong = xp.flatnonzero(~(xp.isfinite(W.data) & (W.data >= 0)))
+    if wrong.size:
+        at = int(wrong[0])
+        msg = (
+            f"{name} must be finite and not negative, got "
+            f"{float(W.data[at])} at row {int(row[at])}, column {int(W.indices[at])}."
+        )
+        raise ValueError(msg)
+    return row
+
+
+@on_its_device
+def affinity_matrix(W: Any) -> Any:
+    """Check a given affinity and return it as a symmetric CSR matrix of float64.
+
+    Parameters
+    ----------
+    W : sparse matrix or array of shape (m, m)
+        Similarities, not distances: finite, not negative, symmetric up to round-off (which is
+        averaged away). SciPy's or CuPy's, in any format. It is not changed.
+
+    Returns
+    -------
+    csr_matrix of shape (m, m), float64
+        Sorted, without explicit zeros or duplicate entries.
+
+    Raises
+    ------
+    ValueError
+        If `W` is not square, has entries that are not finite or negative (the first is named),
+        is not symmetric, or is empty.
+    """
+    bk = backend_of(W)
+    if W.ndim != 2 or W.shape[0] != W.shape[1]:
+        msg = (
+            f"affinity='precomputed' expects a square matrix of similarities, got shape "
+            f"{tuple(W.shape)}. Features go with another affinity."
+        )
+        raise ValueError(msg)
+    if not bk.sparse.issparse(W):
+        W = W.astype(np.float64)  # CuPy makes no sparse matrix of integers, or of float16
+    W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
+    W.sum_duplicates()
+    rows_of_entries(W, "affinity entries")
+    W.eliminate_zeros()
+    if W.nnz == 0:
+        msg = f"the affinity matrix of shape {tuple(W.shape)} has no entries above zero."
+        raise ValueError(msg)
+    difference = W - W.T
+    gap = float(abs(difference).max()) if difference.nnz else 0.0
+    largest = float(W.data.max())
+    if gap > 1e-8 * largest:
+        msg = (
+            f"the affinity matrix must be symmetric, got |W - Wᵀ| up to {gap:.3g} with entries "
+            f"up to {largest:.3g}. Symmetrise it first, for instance (W + W.T) / 2."
+        )
+        raise ValueError(msg)
+    if gap > 0:
+        W = bk.sparse.csr_matrix((W + W.T) * 0.5)
+    W.sort_indices()
+    return W

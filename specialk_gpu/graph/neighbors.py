@@ -1,0 +1,493 @@
+"""Exact nearest neighbours and neighbours within a radius.
+
+One definition of distance serves everything here: `pair_sq_distances`, summed in float64 from
+differences. Matrix products in the precision of the hardware only propose; each row carries a
+rigorous bound on what they may have missed and is done again where that bound does not hold. The
+host has two searches of its own, for few columns and for many rows.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu._progress import logger
+from specialk_gpu.backend import backend_of, map_tiles, on_its_device
+from specialk_gpu.graph.distances import Search, is_integral, prepare, reduction
+from specialk_gpu.graph.duplicates import duplicate_groups, first_members
+
+__all__ = [
+    "Neighbors",
+    "count_within",
+    "features",
+    "list_within",
+    "nearest_in_range",
+    "neighbors_among",
+    "nearest_neighbors",
+    "pairs_within",
+    "unit_rows",
+    "within_range",
+]
+
+
+TREE_COLUMNS = 8  # with 60,000 rows a tree wins 4 to 1 on clusters, and loses 3 to 2 on a normal
+PAIRS_ROWS = 5000  # from which it pays to take every pair once
+QUERY_ROWS = 2**14  # at least so many are searched for at once
+FAR = 1e100  # times the data, from where queries are searched for apart
+SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
+
+
+class Neighbors(NamedTuple):
+    """The nearest neighbours of every row.
+
+    Attributes
+    ----------
+    distances : float64 array of shape (m, n_neighbors)
+        Euclidean distances, ascending.
+    indices : int64 array of shape (m, n_neighbors)
+        Row numbers; of equally distant rows the smaller number comes first.
+    n_redone : int
+        Rows whose first proposal could not be certified and that were done again, in a higher
+        precision or with more candidates.
+    """
+
+    distances: Any
+    indices: Any
+    n_redone: int
+
+
+def features(X: Any, min_rows: int = 2) -> Any:
+    """Return X as an array (m, d) of float32 or float64, on the device where it is.
+
+    Parameters
+    ----------
+    X : array-like of shape (m, d)
+        Real and finite. Short integers become float32, which holds them exactly; all else that
+        is not float32 becomes float64.
+    min_rows : int
+        How many rows X must have.
+
+    Raises
+    ------
+    ValueError
+        If X is not real numbers, not two-dimensional, has fewer rows or no column, or is not
+        finite.
+    """
+    bk = backend_of(X)
+    X = bk.asarray(X)
+    if X.dtype.kind not in "biuf":
+        msg = f"X must be real numbers, got dtype {X.dtype}."
+        raise ValueError(msg)
+    if X.dtype not in (np.float32, np.float64):
+        X = X.astype(np.float32 if X.dtype.name in SHORT_DTYPES else np.float64)
+    if X.ndim != 2 or X.shape[0] < min_rows or X.shape[1] < 1:
+        rows = "two rows" if min_rows == 2 else "a row"
+        msg = f"X must have two dimensions, {rows} and a column at least, got shape {X.shape}."
+        raise ValueError(msg)
+    if not bk.all_true(bk.xp.isfinite(X)):
+        kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
+        msg = f"Input X contains {kind}."
+        raise ValueError(msg)
+    return X
+
+
+def unit_rows(X: Any) -> Any:
+    """Return rows of length 1, whose Euclidean distances order pairs as the cosine does.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+        See `features`.
+
+    Returns
+    -------
+    array of shape (m, d), of the dtype of X
+
+    Raises
+    ------
+    ValueError
+        If a row is zero, and thus has no direction.
+    """
+    bk = backend_of(X)
+    xp = bk.xp
+    largest = xp.abs(X).max(axis=1)
+    if zero := int((largest == 0).sum()):  # a sync
+        msg = (
+            f"metric='cosine' needs rows that are not zero, got {zero} that are, the first at row "
+            f"{int(xp.argmax(largest == 0))}. Drop them first."
+        )
+        raise ValueError(msg)
+    out = xp.ascontiguousarray(X / largest[:, None])  # squares stay within range
+    out /= xp.sqrt((out * out).sum(axis=1))[:, None]
+    return out
+
+
+@on_its_device
+def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
+    r"""Find the exact nearest neighbours of every row of `X` among the other rows.
+
+    A row is never its own neighbour; a duplicate of it, at distance 0, is. Of rows at the same
+    distance the smaller row number comes first. Both backends return the same bits.
+
+    Parameters
+    ----------
+    X : array-like of shape (m, d)
+        See `features`.
+    n_neighbors : int
+        1 <= n_neighbors <= m - 1; TypeError if it is no integer.
+
+    Returns
+    -------
+    Neighbors
+        Arrays on the same device as `X`.
+
+    Raises
+    ------
+    ValueError
+        If `n_neighbors` or X is out of range, or X spans more orders of magnitude than squared
+        distances can.
+
+    Notes
+    -----
+    Costs :math:`2 m^2 d` operations in matrix products at most, and :math:`O(m(d + n_{neighbors}))`
+    memory beside one tile. On the host, few columns are searched in a k-d tree, and many rows
+    along leading principal axes where that pays.
+    """
+    X = features(X)
+    return nearest_in_range(*within_range(backend_of(X), X), n_neighbors)
+
+
+def nearest_in_range(X: Any, unit: float, n_neighbors: int) -> Neighbors:
+    """Do what `nearest_neighbors` does, for checked features that `within_range` returned."""
+    m = X.shape[0]
+    _check_n_neighbors(n_neighbors, m - 1, "the number of rows less one")
+    bk = backend_of(X)
+    groups = duplicate_groups(X)
+    if groups is None:
+        distances, indices, n_redone = _search_neighbors(bk, X, n_neighbors)
+        n_equal = 0
+    else:
+        distances, indices, n_redone = _neighbors_of_duplicates(bk, X, groups, n_neighbors)
+        sizes = bk.xp.bincount(groups[1])
+        n_equal = int((sizes * bk.xp.minimum(sizes - 1, n_neighbors)).sum())
+    logger.info("neighbours: of %d rows, %d done again", m, n_redone)
+    if unit != 1 and int((distances == 0).sum()) > n_equal:
+        msg = (
+            f"X has entries as large as {unit:.3g}, and beside them the distances between some "
+            "rows vanish. Rescale X, or remove the outliers."
+        )
+        raise ValueError(msg)
+    return Neighbors(bk.xp.sqrt(distances) * unit, indices, n_redone)
+
+
+def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
+    """Scale data of extreme size, in float64, by a power of two, so that squares stay finite."""
+    largest = float(bk.xp.abs(X).max())  # a sync
+    if largest == 0 or 1e-100 < largest < 1e100:
+        return X, 1.0
+    unit = 2.0 ** min(math.frexp(largest)[1], 1023)
+    return X.astype(np.float64) / unit, unit
+
+
+@on_its_device
+def neighbors_among(queries: Any, X: Any, n_neighbors: int = 10) -> Neighbors:
+    """Find the exact nearest rows of `X` to every row of `queries`.
+
+    A query that equals a row of X has it at distance 0. Of rows at the same distance the smaller
+    row number comes first. Both backends return the same bits.
+
+    Parameters
+    ----------
+    queries : array-like of shape (q, d)
+        See `features`; one row is enough.
+    X : array-like of shape (m, d)
+        On the same device.
+    n_neighbors : int
+        1 <= n_neighbors <= m.
+
+    Returns
+    -------
+    Neighbors
+        (q, n_neighbors) each, on the device of `queries`.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range.
+
+    Notes
+    -----
+    Costs 2 q m d operations in matrix products. Queries are taken in parts of at most
+    max(m, 16,384) rows, each of which copies X.
+    """
+    queries, X = features(queries, min_rows=1), features(X, min_rows=1)
+    bk = backend_of(queries)
+    xp, m = bk.xp, X.shape[0]
+    if queries.shape[1] != X.shape[1]:
+        msg = f"queries must have as many columns as X ({X.shape[1]}), got {queries.shape[1]}."
+        raise ValueError(msg)
+    _check_n_neighbors(n_neighbors, m, "the number of rows")
+    # Scaled by X alone, so that no query makes the distances of others vanish.
+    near_X, unit = within_range(bk, X)
+    with np.errstate(over="ignore"):
+        scaled = queries if unit == 1 else queries.astype(np.float64) / unit
+        far = xp.abs(scaled).max(axis=1) >= FAR
+    distances, n_redone = xp.empty((queries.shape[0], n_neighbors)), 0
+    indices = xp.empty(distances.shape, dtype=np.int64)
+    for rows, base, given, own in ((~far, near_X, scaled, unit), (far, X, queries, 1.0)):
+        chosen = xp.flatnonzero(rows)
+        for start in range(0, int(chosen.size), max(m, QUERY_ROWS)):
+            part = chosen[start : start + max(m, QUERY_ROWS)]
+            both, more = within_range(bk, xp.concatenate([base, given[part]]))
+            sq, indices[part], redone = _search_products(bk, both, n_neighbors, first=m)
+            with np.errstate(over="ignore"):
+                distances[part] = xp.sqrt(sq) * more * own
+            n_redone += redone
+    return Neighbors(distances, indices, n_redone)
+
+
+def _check_n_neighbors(n_neighbors: Any, most: int, meaning: str) -> None:
+    if not isinstance(n_neighbors, Integral):
+        msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
+        raise TypeError(msg)
+    if not 1 <= n_neighbors <= most:
+        msg = f"n_neighbors must lie between 1 and {meaning} ({most}), got {n_neighbors}."
+        raise ValueError(msg)
+
+
+def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
+    """Return squared distances and indices (m, k), given that no row has a duplicate."""
+    m = X.shape[0]
+    if bk.nearest_by_tree and X.shape[1] <= TREE_COLUMNS:
+        *out, doubtful, n_redone = bk.nearest_by_tree(X, k)
+        if doubtful.size:
+            _redo(bk, X, doubtful, *out)
+        return *out, n_redone
+    if bk.nearest_by_pairs and m >= PAIRS_ROWS:
+        search = prepare(bk, X, "float32", reduction(bk, X, k))
+        low = (search.sq_norms - 2 * search.loss - search.floor).astype(np.float32)
+        if found := bk.nearest_by_pairs(X, search.base, low, search.scale, k):
+            return *found, 0
+    return _search_products(bk, X, k)
+
+
+def _search_products(bk: ModuleType, X: Any, k: int, first: int = 0) -> tuple[Any, Any, int]:
+    """Search for the rows from `first` on, among those before it, or for all among all others."""
+    xp, m = bk.xp, X.shape[0]
+    out = xp.empty((m - first, k)), xp.empty((m - first, k), dtype=np.int64)
+    n_candidates = min(first or m, k + 1 + (8 if k <= 32 else 16))
+    doubtful, n_redone = xp.arange(first, m), []
+    for dtype in bk.product_dtypes():
+        if doubtful.size:
+            doubtful = _propose(prepare(bk, X, dtype), doubtful, n_candidates, out)
+            n_redone.append(int(doubtful.size))
+    if doubtful.size:
+        _redo(bk, X, doubtful, *out)
+    return *out, n_redone[0]
+
+
+def _propose(search: Search, todo: Any, n_candidates: int, out: tuple[Any, Any]) -> Any:
+    """Find the neighbours of the rows `todo` and return those that could not be certified.
+
+    `out` is of the last rows of X; the neighbours are among those before, or among all.
+    """
+    bk, X = search.bk, search.X
+    xp, k = bk.xp, out[0].shape[1]
+    first = X.shape[0] - out[0].shape[0]
+    m = first or X.shape[0]
+    base, offsets = search.base[:m], search.low_norms[:m].astype(np.float32)
+    own = search.low_norms[todo] - search.floor
+    bounds = xp.empty(todo.size)
+
+    def run(tile: slice) -> None:
+        rows = todo[tile]
+        products = bk.products(search.base[rows], base)  # (t, m)
+        places, limits = bk.select_smallest(products, offsets, n_candidates)
+        del products
+        found = bk.rank_candidates(X, rows, places, k)
+        out[0][rows - first], out[1][rows - first] = found
+        bounds[tile] = limits + own[tile]
+
+    map_tiles(bk, run, int(todo.size), 4 * m, "neighbours")
+    if n_candidates == m:
+        return todo[:0]
+    certified = out[0][todo - first, -1] < bounds * search.scale**2 * (1 - 1e-12)
+    return todo[~certified]  # a sync
+
+
+def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) -> None:
+    """Do the rows numbered `doubtful` again: float64 bounds for all, distances for the rest."""
+    xp, k = bk.xp, out_sq.shape[1]
+    first = X.shape[0] - out_sq.shape[0]
+    m = first or X.shape[0]
+    search = prepare(bk, X, "float64")
+    exact = is_integral(bk, X)
+
+    def run(tile: slice) -> None:
+        rows = doubtful[tile]
+        lower, slack = _float64_bounds(search, rows, m, exact=exact)
+        if not first:
+            lower[xp.arange(rows.size), rows] = np.inf
+        limit = _upper_limit(xp, lower + slack, k)
+        row, column = xp.nonzero(lower <= limit)
+        if exact:
+            sq = lower[row, column] * search.scale**2
+        else:
+            sq = bk.pair_sq_distances(X, rows[row], column)
+        order = xp.lexsort(xp.stack([column.astype(np.float64), sq, row.astype(np.float64)]))
+        begin = xp.searchsorted(row, xp.arange(rows.size))  # `row` is sorted
+        best = order[begin[:, None] + xp.arange(k)]
+        out_sq[rows - first], out_index[rows - first] = sq[best], column[best]
+
+    map_tiles(bk, run, int(doubtful.size), 64 * m, "neighbours, once more")
+
+
+def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
+    """Bound each row's k-th smallest from above, by that of the minima of groups of columns.
+
+    CuPy's `partition` shares data between the lanes of a warp without a barrier.
+    """
+    t, m = upper.shape
+    groups = max(8 * k, 256)
+    size = m // groups
+    if size >= 2:
+        upper = upper[:, : groups * size].reshape(t, groups, size).min(axis=2)
+    return xp.sort(upper, axis=1)[:, k - 1 : k]
+
+
+def _float64_bounds(search: Search, rows: Any, m: int, *, exact: bool) -> tuple[Any, Any]:
+    """Return lower bounds (t, m) of the squared distances and the widths of the bounds."""
+    loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
+    lower = search.bk.products(search.base[rows], search.base[:m])
+    lower += (search.sq_norms - loss)[:m]
+    lower += (search.sq_norms[rows] - loss[rows] - floor)[:, None]
+    return lower, 2 * (loss[rows][:, None] + loss[:m] + floor)
+
+
+def _neighbors_of_duplicates(
+    bk: ModuleType, X: Any, groups: tuple[Any, Any], k: int
+) -> tuple[Any, Any, int]:
+    """Search among the distinct rows, then put their copies back in."""
+    xp = bk.xp
+    first, group = groups
+    m, u = X.shape[0], first.size
+    if u > 1:
+        k_distinct = min(k, u - 1)
+        sq_u, index_u, n_redone = _search_neighbors(bk, X[first], k_distinct)
+    else:
+        sq_u, index_u, n_redone = xp.empty((1, 0)), xp.empty((1, 0), dtype=np.int64), 0
+    sq_u = xp.concatenate([xp.zeros((u, 1)), sq_u], axis=1)  # a group is nearest to itself
+    index_u = xp.concatenate([xp.arange(u)[:, None], index_u], axis=1)
+    members = first_members(xp, group, u, k + 1)  # (u, k + 1), m where there are fewer
+    out_sq = xp.empty((m, k))
+    out_index = xp.empty((m, k), dtype=np.int64)
+
+    def run(rows: slice) -> None:
+        own = xp.arange(rows.start, rows.stop)
+        near = index_u[group[own]]  # (t, groups)
+        index = members[near].reshape(own.size, -1)
+        sq = xp.repeat(sq_u[group[own]], k + 1, axis=1)
+        out = (index == m) | (index == own[:, None])
+        index = xp.where(out, m, index)
+        sq = xp.where(out, np.inf, sq)
+        by_index = xp.argsort(index, axis=1, kind="stable")
+        index, sq = xp.take_along_axis(index, by_index, 1), xp.take_along_axis(sq, by_index, 1)
+        best = xp.argsort(sq, axis=1, kind="stable")[:, :k]
+        out_sq[own] = xp.take_along_axis(sq, best, 1)
+        out_index[own] = xp.take_along_axis(index, best, 1)
+
+    map_tiles(bk, run, m, 48 * index_u.shape[1] * (k + 1))
+    return out_sq, out_index, n_redone
+
+
+class PairsWithin(NamedTuple):
+    """What the pairs of rows within a radius are found with."""
+
+    search: Search
+    sq_radius: float
+    limit: float  # the squared radius in the units of the search
+
+
+def pairs_within(X: Any, sq_radius: float) -> PairsWithin:
+    """Choose the products that bound the distances of pairs well enough, for the functions below.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+    sq_radius : float
+        A row at squared distance `sq_radius` is within.
+    """
+    bk = backend_of(X)
+    for dtype in bk.product_dtypes():
+        search = prepare(bk, X, dtype)
+        limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
+        if 4 * float(search.loss.mean()) <= 0.05 * limit:
+            break  # few pairs will have to be measured
+    return PairsWithin(search, sq_radius, limit)
+
+
+def count_within(pairs: PairsWithin) -> Any:
+    """Count the other rows within the radius of each row: int64 array of shape (m,)."""
+    return _within(pairs, None)
+
+
+def list_within(pairs: PairsWithin, ends: np.ndarray) -> Any:
+    """List the other rows within the radius of each row, given the counts' running sums.
+
+    Parameters
+    ----------
+    pairs : PairsWithin
+    ends : int array of shape (m + 1,)
+        Running sums of `count_within`, from 0, on the host.
+
+    Returns
+    -------
+    int32 array of shape (ends[-1],)
+        Ascending within each row.
+    """
+    indices = pairs.search.bk.xp.empty(int(ends[-1]), dtype=np.int32)
+    _within(pairs, (ends, indices))
+    return indices
+
+
+def _within(pairs: PairsWithin, out: tuple[np.ndarray, Any] | None) -> Any:
+    """Count the pairs within the radius by row, or write them into `out`.
+
+    That is, running sums of the counts, on the host, and indices.
+    """
+    search, sq_radius, limit = pairs
+    bk, X = search.bk, search.X
+    xp, m = bk.xp, X.shape[0]
+    offsets = search.low_norms.astype(np.float32)
+    counts = xp.empty(m, dtype=np.int64)
+
+    def run(rows: slice) -> None:
+        scores = bk.products(search.base[rows], search.base)
+        scores += offsets
+        own_norms, own_loss = search.low_norms[rows], search.loss[rows]
+        # out for certain above `high`; in for certain below `low`, whatever the partner's norm
+        high = limit + search.floor - own_norms
+        inside = scores <= (high + 1e-6 * xp.abs(high))[:, None].astype(np.float32)
+        inside[xp.arange(rows.stop - rows.start), xp.arange(rows.start, rows.stop)] = False
+        row, column = xp.nonzero(inside)
+        lower = scores[row, column].astype(np.float64) + own_norms[row]
+        upper = lower + 2 * (own_loss[row] + search.loss[column])
+        unsure = xp.flatnonzero(upper + 2 * search.floor > limit * (1 - 1e-12))
+        near = bk.pair_sq_distances(X, row[unsure] + rows.start, column[unsure]) <= sq_radius
+        keep = xp.ones(row.size, dtype=bool)
+        keep[unsure] = near
+        if out is None:
+            before = xp.zeros(row.size + 1, dtype=np.int64)
+            before[1:] = xp.cumsum(keep)
+            ends = xp.arange(rows.stop - rows.start + 1)
+            counts[rows] = xp.diff(before[xp.searchsorted(row, ends)])  # `row` is sorted
+        else:
+            ends, indices = out
+            indices[ends[rows.start] : ends[rows.stop]] = column[keep]
+
+    map_tiles(bk, run, m, 16 * m, "pairs within the radius")
+    return counts

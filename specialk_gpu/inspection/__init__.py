@@ -1,0 +1,1 @@
+"""Inspection: what a fitted model says, drawn and written."""

@@ -1,0 +1,320 @@
+"""What a fitted model says: in words, by pairs of clusters, and in the plane."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from specialk_gpu._result import NO_POWER, SMALL
+from specialk_gpu._storage import on_host
+from specialk_gpu.backend import backend_of
+from specialk_gpu.selection.sweep import decide
+from specialk_gpu.selection.zz_top import zz_top
+
+__all__ = [
+    "counted",
+    "doubts",
+    "images",
+    "in_the_plane",
+    "in_words",
+    "near_level",
+    "pair_matrix",
+    "settings",
+    "typical",
+    "verdict",
+    "watershed",
+]
+
+LN10 = math.log(10)
+DROP = 0.01  # of certainty, from which the watershed is one
+SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def settings(model: Any) -> SimpleNamespace:
+    """Return the parameters that a model was fitted with, whatever was set since."""
+    return SimpleNamespace(**model._settings)
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number with its noun, such as "1 row" and "2 rows"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def in_words(log_p: float, criterion: str) -> str:
+    """Return what decides, a p or a bound, as it is printed."""
+    if criterion == "cut":
+        return "< 0.001" if log_p < SMALL else f"{math.exp(log_p):.3f}"
+    if log_p > SMALL:
+        return f"{math.exp(log_p):.2g}"
+    exponent = math.floor(log_p / LN10)
+    mantissa = 10 ** (log_p / LN10 - exponent)
+    return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
+
+
+def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
+    """Return log10 of the ZZ Top Bound of every pair of clusters, whatever rule decided.
+
+    Parameters
+    ----------
+    model : SpecialK
+        Fitted.
+    k : int, optional
+        A number of clusters that `labels_at` has; the decision by default.
+
+    Returns
+    -------
+    float64 array of shape (k, k), on the host
+        Symmetric, 0 on the diagonal.
+
+    Raises
+    ------
+    ValueError
+        If there are no k clusters to be had.
+    """
+    bk = backend_of(model.embedding_)
+    D = bk.asarray(model.embedding_)
+    labels = bk.asarray(model.labels_ if k is None else model.labels_at(k))
+    if model._distinct is not None:  # copies are no further evidence
+        distinct = bk.asarray(model._distinct)
+        D, labels = D[distinct], labels[distinct]
+    return on_host(zz_top(D, labels)) / LN10
+
+
+def watershed(model: Any) -> int:
+    """Return the k that the watershed takes on the path of a model, for criterion="zz_top".
+
+    That is the decision, where certainty hardly drops, or the path does not go beyond it.
+    """
+    ks, log_p = zip(*((step.k, step.log_p) for step in model.path_), strict=True)
+    certainty = -np.expm1(np.array(log_p))
+    if ks[-1] <= model.n_clusters_ or (certainty[:-1] - certainty[1:]).max(initial=0) < DROP:
+        return model.n_clusters_
+    return decide(ks, log_p, alpha=settings(model).alpha, stopping="watershed")
+
+
+def near_level(model: Any) -> list[int]:
+    """Return the k where what decides, p or bound, is within a factor 10 of alpha."""
+    log_alpha = math.log(settings(model).alpha)
+    return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
+
+
+def _powerless(model: Any) -> bool:
+    """Say whether no split could have been accepted, as a PowerWarning does."""
+    return any(step.reason == NO_POWER for step in model.path_)
+
+
+def verdict(model: Any) -> tuple[str, str]:
+    """Say how many clusters there are, why, and how clear that is.
+
+    Parameters
+    ----------
+    model : SpecialK
+        Fitted.
+
+    Returns
+    -------
+    sureness : {"given", "limit", "no power", "clear", "close"}
+    words : str
+    """
+    given, k = settings(model), model.n_clusters_
+    path = {step.k: step for step in model.path_}
+    if given.n_clusters is not None:
+        was = "was" if k == 1 else "were"
+        return "given", f"{counted(k, 'cluster')} {was} asked for; the number was not tested."
+    if model.limit_reached_:
+        return "limit", f"The search ended at {k} clusters, the most allowed. There may be more."
+    if k == 1 and _powerless(model):
+        return "no power", (
+            "No split was accepted, but none could have been with so few rows or eigenvectors, or "
+            "a graph that joins so many. This is no evidence for one cluster."
+        )
+    own, beyond = path.get(k), path.get(k + 1)
+    if k == given.min_clusters > 1 and (own is None or own.log_p > math.log(given.alpha)):
+        return "given", "Fewer were not allowed (min_clusters), and this number was not tested."
+    if model.path_.criterion == "zz_top" and given.stopping == "watershed":
+        words = f"k = {k} is the last before certainty, 1 less the ZZ Top Bound, drops most."
+        sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
+        return ("clear" if sure else "close"), words
+    words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
+    near = [i for i in near_level(model) if i <= k + 1]
+    if near:
+        words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
+    other = watershed(model) if model.path_.criterion == "zz_top" else k
+    if other != k:
+        words += f" But certainty, 1 less the bound, drops most after k = {other}."
+    return ("close" if near or other != k else "clear"), words
+
+
+def _told(model: Any, step: Any) -> str:
+    """Say how separate the clusters of the decision are."""
+    if step is None:
+        return "More cannot be told apart."
+    if step.k == 1:
+        return "One cluster leaves nothing to test."
+    two = "the two" if step.k == 2 else "even the two most similar"
+    return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
+
+
+def _told_of_more(model: Any, step: Any) -> str:
+    """Say why there are not more clusters."""
+    if step is None or step.pair is None:
+        return "More could not be tested."
+    two = "the two" if step.k == 2 else "two"
+    return f"With {step.k}, {two} are not ({_value(model, step)}), so the answer is {step.k - 1}."
+
+
+def _value(model: Any, step: Any) -> str:
+    value = in_words(step.log_p, model.path_.criterion)
+    if model.path_.criterion == "zz_top":
+        return f"ZZ Top Bound {value}"
+    return f"p {value}" if value.startswith("<") else f"p = {value}"
+
+
+def _measure(model: Any) -> str:
+    """Name what the decision was made by."""
+    return "p of the cut test" if model.path_.criterion == "cut" else "ZZ Top Bound"
+
+
+def _listed(ks: list[int]) -> str:
+    return ", ".join(map(str, ks))
+
+
+def doubts(model: Any) -> list[tuple[str, str]]:
+    """Say what speaks against the answer, and what to try.
+
+    Parameters
+    ----------
+    model : SpecialK
+        Fitted.
+
+    Returns
+    -------
+    list of (finding, advice)
+        Those that apply.
+    """
+    given, k, n = settings(model), model.n_clusters_, model.embedding_.shape[1]
+    cut = model.path_.criterion == "cut"
+    out = []
+    if model.limit_reached_:
+        out.append((f"The search ended at max_clusters={k}.", "Allow more clusters."))
+    if given.n_clusters is None and _powerless(model):
+        if cut:
+            rows = model.labels_ if model._distinct is None else model._distinct
+            found = f"{counted(len(rows), 'row')} are too few for any split."
+            out.append((found, "Take more rows, or a graph of fewer edges."))
+        else:
+            found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
+            out.append((found, "Raise n_components or alpha."))
+    if not cut and given.stopping == "first" and (other := watershed(model)) != k:
+        out.append(
+            (
+                f"Certainty drops most after k = {other}; the decision is k = {k}.",
+                'Look at both clusterings: labels_at(k) has the labels. stopping="watershed" takes '
+                "the other.",
+            )
+        )
+    if near := near_level(model):
+        out.append(
+            (
+                f"The {_measure(model)} at k = {_listed(near)} is within a factor of 10 of alpha.",
+                SETTLE[
+                    "bound" if not cut else "graph" if given.affinity == "precomputed" else "rows"
+                ],
+            )
+        )
+    out += _doubts_of_the_graph(model)
+    if given.n_clusters is not None:
+        found = "The number of clusters was given."
+        out.append((found, "Fit without n_clusters to see what is found."))
+    elif cut:
+        out.append(
+            (
+                "The answer is one for this graph, and for the fragments it was cut into.",
+                "Fit with another random_state, and with a graph of twice as many neighbours; "
+                "trust a k that stays.",
+            )
+        )
+    else:
+        out.append(
+            (
+                f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
+                "Fit with half and with twice as many (n_components); trust a k that stays.",
+            )
+        )
+    return out
+
+
+SETTLE = {
+    "bound": "Raise n_components for finer splits, lower it for coarser ones, and see whether k "
+    "stays.",
+    "rows": "Take another alpha or n_neighbors, and see whether k stays.",
+    "graph": "Take another alpha, or a graph of more neighbours, and see whether k stays.",
+}
+ISOLATED = {
+    "nearest_neighbors": "They are copies of each other.",
+    "radius_neighbors": 'Raise coverage, or take affinity="nearest_neighbors".',
+    "precomputed": "Leave them out, or join them to others in the graph.",
+}
+APART = {
+    "nearest_neighbors": "Raise n_neighbors to join them.",
+    "radius_neighbors": "Raise n_neighbors or coverage to join them.",
+    "precomputed": "Join them in the graph, or cluster each by itself.",
+}
+
+
+def _doubts_of_the_graph(model: Any) -> list[tuple[str, str]]:
+    affinity, out = settings(model).affinity, []
+    indptr = on_host(model.affinity_matrix_.indptr)
+    if n_isolated := int((np.diff(indptr) == 0).sum()):
+        found = f"No edge joins {counted(n_isolated, 'row')} to others."
+        out.append((found, f"Their labels mean nothing. {ISOLATED[affinity]}"))
+    n_parts = model.n_graph_components_ - n_isolated
+    if n_parts > 1 and model.path_.criterion == "zz_top":
+        found = f"The graph falls into {n_parts} parts that no edge joins."
+        out.append((found, f"Small parts may be taken for one. {APART[affinity]}"))
+    return out
+
+
+def typical(model: Any, n_members: int) -> list[np.ndarray]:
+    """Return for each cluster the rows nearest to its mean in D, nearest first."""
+    D, labels = on_host(model.embedding_), on_host(model.labels_)
+    out = []
+    for c in range(model.n_clusters_):
+        rows = np.flatnonzero(labels == c)
+        sq = ((D[rows] - D[rows].mean(axis=0)) ** 2).sum(axis=1)
+        out.append(rows[np.argsort(sq, kind="stable")[:n_members]])
+    return out
+
+
+def images(model: Any, X: Any, shape: Any, name: str) -> np.ndarray:
+    """Return the rows of X as images: (m, height, width).
+
+    Raises
+    ------
+    ValueError
+        If the shape, a parameter of that name, is none, or X has not that many columns and the rows
+        of the fit.
+    """
+    sizes = np.asarray(shape)
+    if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 1:
+        msg = f"{name} must be a height and a width, such as (28, 28), got {shape!r}."
+        raise ValueError(msg)
+    X = np.asarray(on_host(X))
+    expected = len(model.labels_), int(sizes.prod())
+    if X.shape != expected:
+        msg = f"X must hold images of {name}={shape}, of shape {expected}, got {X.shape}."
+        raise ValueError(msg)
+    return X.reshape(-1, *sizes.tolist())
+
+
+def in_the_plane(model: Any) -> np.ndarray:
+    """Return the two leading principal components of D, on the host: (m, 2)."""
+    from sklearn.decomposition import PCA
+
+    D = on_host(model.embedding_)
+    if D.shape[1] == 1:
+        return np.column_stack([D[:, 0], np.zeros(len(D))])
+    return PCA(2, svd_solver="covariance_eigh").fit_transform(D)

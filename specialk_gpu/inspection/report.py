@@ -1,0 +1,361 @@
+"""A report of a fitted model: one HTML page that needs no network."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import math
+from importlib import resources
+from inspect import signature
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from specialk_gpu._environment import package_versions
+from specialk_gpu._storage import on_host
+from specialk_gpu.inspection.diagnostics import (
+    LN10,
+    counted,
+    doubts,
+    images,
+    in_the_plane,
+    in_words,
+    pair_matrix,
+    settings,
+    typical,
+    verdict,
+)
+
+__all__ = ["report"]
+
+COLORS = (  # told apart by most people, on light and on dark paper
+    "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
+    "#a0705a", "#d76bb0", "#7f8791", "#a8a52a", "#25a8b5",
+)  # fmt: skip
+NAME = {"cut": "p", "zz_top": "ZZ Top Bound"}  # of what decides
+MEANING = {
+    "cut": "The rows are cut into small fragments. The two that are least separate are merged, "
+    "again and again, until one is left. The cut test says how separate two clusters are: it "
+    "compares the graph at their border with the graph inside them, and p is the chance of a "
+    "border that thin inside one cluster. Own p is that of the least separate pair of k clusters. "
+    "What decides is p, the least own p of k or more clusters, with fragments of several sizes.",
+    "zz_top": "For each k, k-means splits the rows into k clusters. For every pair of clusters, "
+    "the ZZ Top Bound says how likely such a clear split would be, at most, if the two were really "
+    "one cluster. The largest over the pairs is shown.",
+}
+SOURCE = {
+    "cut": "The rule is this library's cut test. p is measured on sets without clusters; it is not "
+    "the probability that a cluster exists, and below 0.001 it only says that a border is thin.",
+    "zz_top": "The method: S. Hess, W. Duivesteijn, k is the Magic Number, ECML PKDD 2019. The "
+    "bound takes the columns of the embedding for independent samples, which they are not quite: "
+    "read alpha as a threshold, not as an error rate.",
+}
+MOST_PAIRS = 30  # clusters up to which the pairs of a k are listed
+MOST_POINTS = 5000
+FLOOR = {"cut": -3.0, "zz_top": -15.0}  # log10 of what decides, at which the chart ends
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 330, 80, 40, 55
+
+
+def report(
+    model: Any,
+    path: Any,
+    *,
+    X: Any = None,
+    image_shape: tuple[int, int] | None = None,
+    source: str = "",
+) -> None:
+    """Write a page that says how many clusters there are, why, and how sure that is.
+
+    Parameters
+    ----------
+    model : SpecialK
+        Fitted.
+    path : str or path
+        The HTML file.
+    X : array of shape (m, height * width), optional
+        What was fitted, to show typical rows as images; with `image_shape`.
+    image_shape : tuple of two int, optional
+        Height and width.
+    source : str
+        What the data are, for the top of the page.
+
+    Raises
+    ------
+    NotFittedError
+        Before `fit`.
+    ValueError
+        If the rows of X are no images of that shape.
+    OSError
+        If the file cannot be written.
+    """
+    check_is_fitted(model)
+    steps = [_step(model, step) for step in model.path_]
+    k, (m, n) = model.n_clusters_, model.embedding_.shape
+    headline = counted(k, "cluster")
+    sure, words = verdict(model)
+    given = settings(model)
+    criterion = model.path_.criterion
+    rows = model.n_features_in_ if given.affinity != "precomputed" else None
+    told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
+    plane, shown = _plane(model)
+    data = {
+        "answer": k,
+        "first": next((step.k for step in model.path_ if step.pair is not None), k),
+        "steps": steps,
+        "plane": plane,
+        "colors": COLORS,
+        "most_pairs": MOST_PAIRS,
+        "has_bounds": criterion == "zz_top",
+    }
+    fields = {
+        "title": html.escape(f"{headline} – specialk_gpu"),
+        "source": html.escape(f"{source}: {told}" if source else told),
+        "headline": headline + {"clear": ", clearly", "no power": "?"}.get(sure, ""),
+        "verdict": html.escape(words),
+        "why": f"{MEANING[criterion]} {_rule(model)}",
+        "source_of_the_rule": SOURCE[criterion],
+        "chart": _chart(model),
+        "choose": "Choose a k"
+        + (", in the picture or" if len(steps) > 1 else "")
+        + " in the table",
+        "heads": "".join(f'<th scope="col">{name}</th>' for name in HEADS[criterion]),
+        "path": "\n".join(_path_row(step, k, criterion) for step in model.path_),
+        "nearness": NEARNESS[criterion],
+        "clusters": "\n".join(_cluster_rows(model, steps)),
+        "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
+        "embedding, coloured by cluster.",
+        "members": _members(model, X, image_shape),
+        "doubts": "\n".join(
+            f"<li><strong>{html.escape(found)}</strong> {html.escape(advice)}</li>"
+            for found, advice in doubts(model)
+        ),
+        "facts": "\n".join(
+            f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
+            for name, value in _facts(model, n)
+        ),
+        "data": json.dumps(data, allow_nan=False).replace("</", "<\\/"),
+    }
+    template = resources.files("specialk_gpu.inspection").joinpath("templates/report.html")
+    page = Template(template.read_text(encoding="utf-8")).substitute(fields)
+    Path(path).write_text(page, encoding="utf-8")
+
+
+def _step(model: Any, step: Any) -> dict[str, Any]:
+    """Return what the page needs of one k."""
+    sizes = np.bincount(on_host(step.labels), minlength=step.k).tolist()
+    pairs = None
+    if model.path_.criterion == "zz_top" and 1 < step.k <= MOST_PAIRS:
+        pairs = np.round(np.maximum(pair_matrix(model, step.k), -1e6), 3).tolist()
+    return {"k": int(step.k), "sizes": sizes, "log10_zz_top": pairs}
+
+
+def _rule(model: Any) -> str:
+    given, criterion = settings(model), model.path_.criterion
+    if given.n_clusters is not None:
+        return "Here k was given, and nothing was decided."
+    if criterion == "zz_top" and given.stopping == "watershed":
+        return "The answer is the last k before certainty, 1 less the bound, drops most."
+    level = f"at most alpha = {given.alpha:g}"
+    if criterion == "cut":
+        return f"The answer is the largest k whose p is {level}."
+    return f"A k is accepted if that is {level}; the first that is not is one too many."
+
+
+def _plane(model: Any) -> tuple[dict[str, list], int]:
+    """Return points of the embedding in the unit square, with their clusters, and how many."""
+    points, labels = in_the_plane(model), on_host(model.labels_)
+    step = max(1, -(-len(points) // MOST_POINTS))
+    points, labels = points[::step], labels[::step]
+    spread = np.ptp(points, axis=0)
+    points = (points - points.min(axis=0)) / np.where(spread > 0, spread, 1)
+    x, y = np.round(points, 4).T.tolist()
+    return {"x": x, "y": y, "cluster": labels.tolist()}, len(labels)
+
+
+def _chart(model: Any) -> str:
+    """Draw log10 of what decides against k, with a mark for each k that can be chosen."""
+    steps = [step for step in model.path_ if step.pair is not None]
+    if not steps:
+        return ""
+    first, last = min(2, steps[0].k), steps[-1].k
+    criterion = model.path_.criterion
+    name = f"log10 of the {NAME[criterion]}" if criterion == "zz_top" else "log10 p"
+    floor = min(-3.0, max(FLOOR[criterion], min(step.log_p for step in steps) / LN10 - 1))
+
+    def x(k: float) -> float:
+        return LEFT + (k - first + 0.5) / (last - first + 1) * (WIDTH - LEFT - 10)
+
+    def y(log10_p: float) -> float:
+        return TOP + max(log10_p, floor) / floor * (HEIGHT - TOP - BOTTOM)
+
+    alpha = y(math.log10(settings(model).alpha))
+    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{name} against k">']
+    for value in range(0, math.floor(floor) - 1, -max(1, round(-floor / 5))):
+        if value >= floor:
+            parts.append(
+                f'<line class="axis" x1="{LEFT}" x2="{WIDTH - 10}" y1="{y(value):.1f}" '
+                f'y2="{y(value):.1f}"/><text x="{LEFT - 8}" y="{y(value) + 4:.1f}" '
+                f'text-anchor="end">{value}</text>'
+            )
+    parts.append(
+        f'<line x1="{LEFT}" x2="{WIDTH - 10}" y1="{alpha:.1f}" y2="{alpha:.1f}" '
+        'stroke="var(--soft)" stroke-dasharray="6 4"/>'
+        f'<text x="{WIDTH - 12}" y="{alpha - 5:.1f}" text-anchor="end">alpha</text>'
+    )
+    if model.n_clusters_ >= first:
+        parts.append(
+            f'<rect x="{x(model.n_clusters_) - 11:.1f}" y="{TOP - 10}" width="22" rx="5" '
+            f'height="{HEIGHT - TOP - BOTTOM + 20}" fill="var(--mark)" opacity=".16"/>'
+        )
+    line = " ".join(f"{x(step.k):.1f},{y(step.log_p / LN10):.1f}" for step in steps)
+    parts.append(f'<polyline points="{line}" fill="none" stroke="var(--line)" stroke-width="2"/>')
+    every = max(1, -(-len(steps) // 20))
+    for step in steps:
+        at = f'cx="{x(step.k):.1f}" cy="{y(step.log_p / LN10):.1f}"'
+        told = f"{NAME[criterion]} {in_words(step.log_p, criterion)}, "
+        told = html.escape(told + ("accepted" if step.accepted else "not accepted"))
+        parts.append(
+            f'<g class="dot" data-k="{step.k}" tabindex="0" role="button" aria-pressed="false" '
+            f'aria-label="k = {step.k}: {told}"><title>k = {step.k}: {told}</title>'
+            f'<circle class="halo" {at} r="11"/>'
+            f'<circle {at} r="5.5" fill="var(--{"yes" if step.accepted else "no"})"/></g>'
+        )
+        if (step.k - steps[0].k) % every == 0:
+            parts.append(
+                f'<text x="{x(step.k):.1f}" y="{HEIGHT - BOTTOM + 24}" '
+                f'text-anchor="middle">{step.k}</text>'
+            )
+    middle = (LEFT + WIDTH) / 2
+    parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
+    parts.append(f'<text x="2" y="18">{name}</text></svg>')
+    return "".join(parts)
+
+
+HEADS = {
+    "cut": ("k", "p", "own p", "worst pair", "accepted"),
+    "zz_top": ("k", "ZZ Top Bound", "worst pair", "accepted", "inertia"),
+}
+
+
+def _path_row(step: Any, answer: int, criterion: str) -> str:
+    pair, values = "", []
+    if step.pair is not None:
+        pair = f"{step.pair[0]}, {step.pair[1]}"
+        values = [in_words(step.log_p, criterion)]
+        if criterion == "cut":
+            values.append(in_words(step.log_p_level, criterion))
+    values += [""] * ((2 if criterion == "cut" else 1) - len(values))
+    values += [pair, "yes" if step.accepted else "no"]
+    if criterion == "zz_top":
+        values.append(f"{step.inertia:.6g}")
+    cells = "".join(f"<td>{html.escape(value)}</td>" for value in values)
+    return (
+        f'<tr data-k="{step.k}"{" class=answer" if step.k == answer else ""}>'
+        f'<th scope="row"><button type="button">{step.k}</button></th>{cells}'
+        f'<td class="words">{html.escape(step.reason)}</td></tr>'
+    )
+
+
+NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
+
+
+def _nearness(model: Any, steps: list[dict[str, Any]]) -> np.ndarray | None:
+    """Return how near each cluster is to each other one (k, k): more is nearer.
+
+    For criterion="cut" that is the share of walks from the one that end in the other, in percent.
+    """
+    k = model.n_clusters_
+    if model.path_.criterion == "zz_top":
+        pairs = next(one for one in steps if one["k"] == k)["log10_zz_top"]
+        return None if pairs is None else np.array(pairs)
+    if k == 1:
+        return None
+    labels, shares = on_host(model.labels_), on_host(model.membership_)
+    return np.stack([100 * shares[labels == c].mean(axis=0) for c in range(k)])
+
+
+def _cluster_rows(model: Any, steps: list[dict[str, Any]]) -> list[str]:
+    """Return a line of the table for each cluster: its size, and what it is closest to."""
+    sizes = np.array(next(one for one in steps if one["k"] == model.n_clusters_)["sizes"])
+    nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
+    rows = []
+    for c, size in enumerate(sizes.tolist()):
+        share = size / sizes.sum()
+        closest, shown = "–", "–"
+        place, height = c, 0.0
+        if nearness is not None:
+            others = nearness[c].copy()
+            others[c] = -np.inf
+            place, height = int(others.argmax()), float(others.max())
+            closest, shown = str(place), f"{height:.2f}{unit}"
+        color = COLORS[c % len(COLORS)]
+        rows.append(
+            f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
+            f'style="background:{color}"></span>{c}</th><td data-value="{size}">{size:,}</td>'
+            f'<td data-value="{share}" style="text-align:left"><span class="bar" '
+            f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
+            f'<td data-value="{place}">{closest}</td><td data-value="{height}">{shown}</td></tr>'
+        )
+    return rows
+
+
+def _members(model: Any, X: Any, shape: tuple[int, int] | None) -> str:
+    """Return typical rows of each cluster as images, if they are such."""
+    if X is None and shape is None:
+        return ""
+    if X is None or shape is None:
+        msg = "X and image_shape go together: the images, and their height and width."
+        raise ValueError(msg)
+    X = images(model, X, shape, "image_shape")
+    height, width = X.shape[1:]
+    chosen = typical(model, 12)
+    low = min(float(X[rows].min()) for rows in chosen)
+    high = max(float(X[rows].max()) for rows in chosen)
+    parts = ["<h3>Typical rows of each cluster</h3>"]
+    for c, rows in enumerate(chosen):
+        parts.append(f'<p class="soft">cluster {c}</p><div class="images">')
+        for row in rows.tolist():
+            pixels = (X[row].astype(np.float64) - low) / ((high - low) or 1) * 255
+            coded = base64.b64encode(pixels.round().astype(np.uint8).tobytes()).decode()
+            parts.append(
+                f'<canvas width="{width}" height="{height}" role="img" '
+                f'aria-label="row {row}" title="row {row}" data-pixels="{coded}"></canvas>'
+            )
+        parts.append("</div>")
+    return "\n".join(parts)
+
+
+def _seconds(spent: float) -> str:
+    return f"{spent:.3g} s" if spent >= 0.01 else "below 0.01 s"
+
+
+def _facts(model: Any, n: int) -> list[tuple[str, str]]:
+    """Return names and values of what a reader needs to do it again."""
+    timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
+    residual = float(np.max(on_host(model.residuals_)))
+    given = settings(model)
+    defaults = signature(type(model).__init__).parameters
+    changed = [
+        f"{name}={value!r}"
+        for name, value in vars(given).items()
+        if name not in defaults or value != defaults[name].default
+    ]
+    parameters = ", ".join(changed) or "none"
+    graph = (
+        f"{model.affinity_matrix_.nnz:,} entries, {counted(model.n_graph_components_, 'component')}"
+    )
+    if model.radius_ is not None:
+        graph += f", radius {model.radius_:.6g}"
+    versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
+    return [
+        ("time", f"{_seconds(sum(model.timings_.values()))}: {timings}"),
+        ("backend", model.backend_),
+        ("graph", f"{given.affinity}: {graph}"),
+        ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),
+        ("parameters set", parameters),
+        ("versions now", versions),
+    ]

@@ -1,0 +1,5 @@
+"""Files: rows, graphs and labels read from them, and labels written."""
+
+from specialk_gpu.io.files import read_idx, read_labels, read_matrix, write_labels
+
+__all__ = ["read_idx", "read_labels", "read_matrix", "write_labels"]

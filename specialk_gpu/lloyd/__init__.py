@@ -1,0 +1,1 @@
+"""K-means: starts and iterations, of many fits in one batch."""

@@ -1,0 +1,267 @@
+"""Where k-means starts: centres drawn far apart, and centres swapped for rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.spatial.distance import pdist, squareform
+
+from specialk_gpu.backend import cpu
+from specialk_gpu.backend.cpu.threads import one_blas_thread
+
+__all__ = [
+    "Points",
+    "distinct",
+    "joined",
+    "padded",
+    "plus_plus",
+    "points_of",
+    "starting_centers",
+    "swaps",
+    "uploaded",
+]
+
+GROUPS = 48
+GROUPING = 5  # iterations that form them
+FEW = 4  # times fewer clusters than groups: starts come from groups too
+FEWER = 3  # times fewer starts, where some are from groups, and as many from these
+GROUP_TRIALS = 6  # for each restart
+GROUP_ITERATIONS = 5
+COPY = 1e-10  # of the mean squared distance, up to which two rows are copies, but for rounding
+ALIKE = 1e-4  # relative difference of inertias up to which two clusterings are one
+
+
+class Points(NamedTuple):
+    """The rows to cluster, and what is known of them."""
+
+    bk: ModuleType
+    X: Any  # (m, d)
+    columns: Any  # (m, d), in the order that `nearest_center` reads fastest
+    sq_norms: Any  # (m,)
+    weights: Any = None  # (m,), or all alike
+
+
+def points_of(bk: ModuleType, X: Any, weights: Any = None) -> Points:
+    """Take rows X (m, d), near the origin."""
+    return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), weights)
+
+
+def starting_centers(
+    points: Points, ks: Sequence[int], n_init: int, rngs: list[Any], group_rng: Any
+) -> tuple[Any, np.ndarray]:
+    """Return sets of starting centres (R, max k, d), and their sizes (R,), rising.
+
+    Of each k, `n_init` come from `plus_plus`; or, where there are few clusters and more than one
+    restart, a third from there and up to a third from `from_groups`.
+    """
+    few: dict[int, Any] = {}
+    if n_init > 1 and ks[-1] > 1 and FEW * ks[0] <= GROUPS:
+        groups = _groups(points, group_rng)
+        few = {k: r for k, r in zip(ks, rngs, strict=True) if 1 < k <= len(groups.X) // FEW}
+    parts = []
+    if few:
+        few_ks, few_rngs, n_starts = list(few), list(few.values()), -(-n_init // FEWER)
+        parts.append(plus_plus(points, few_ks, n_starts, few_rngs))
+        with one_blas_thread:  # small products
+            parts.append(from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs))
+    rest = {k: r for k, r in zip(ks, rngs, strict=True) if k not in few}
+    if rest:
+        parts.append(plus_plus(points, list(rest), n_init, list(rest.values())))
+    return joined(points.bk, parts)
+
+
+def joined(bk: ModuleType, parts: Sequence[tuple[Any, np.ndarray]]) -> tuple[Any, np.ndarray]:
+    """Join sets of centres, (R, k, d) with their sizes (R,), in the order of their sizes."""
+    sizes = np.concatenate([own for _, own in parts])
+    order = np.argsort(sizes, kind="stable")
+    whole = padded(bk, [centers for centers, _ in parts], int(sizes.max()))
+    return whole if len(parts) == 1 else whole[bk.asarray(order)], sizes[order]
+
+
+def padded(bk: ModuleType, batches: Sequence[Any], k: int) -> Any:
+    """Join sets of at most k centres, (R, k', d), some of them on the host, padded with zeros."""
+    ends = np.cumsum([len(centers) for centers in batches]).tolist()
+    whole = bk.xp.zeros((ends[-1], k, batches[0].shape[2]))
+    for centers, end in zip(batches, ends, strict=True):
+        whole[end - len(centers) : end, : centers.shape[1]] = bk.asarray(centers)
+    return whole
+
+
+def uploaded(bk: ModuleType, *lists: Any) -> list[Any]:
+    """Bring lists of integers from the host to the device in one transfer, as int64 arrays."""
+    lists = [np.asarray(own, dtype=np.int64) for own in lists]
+    whole = bk.asarray(np.concatenate(lists))
+    return [whole[own] for own in _slices([own.size for own in lists])]
+
+
+def plus_plus(
+    points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]
+) -> tuple[Any, np.ndarray]:
+    """Draw `n_init` sets of k starting centres for each k: (R, max k, d), and their sizes (R,)."""
+    return points.X[_plus_plus(points, ks, n_init, rngs)], np.repeat(ks, n_init)
+
+
+def _plus_plus(points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]) -> Any:
+    """Draw the rows where `n_init` runs of each k start: (R, max k)."""
+    bk, xp = points.bk, points.bk.xp
+    sizes = np.repeat(ks, n_init)
+    chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
+    chosen[:, 0] = _first(points, n_init, rngs)
+    draws = bk.asarray(_draws(ks, n_init, rngs))
+    nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
+    for c in range(1, ks[-1]):
+        place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
+        nearest = nearest[nearest.shape[0] - sizes.size + place :]
+        chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
+    return chosen
+
+
+def _first(points: Points, n_init: int, rngs: list[Any]) -> Any:
+    """Draw the first row of `n_init` runs for each of several generators: (R,)."""
+    bk, m = points.bk, points.X.shape[0]
+    if points.weights is None:
+        return bk.asarray(np.concatenate([rng.randint(m, size=n_init) for rng in rngs]))
+    draws = np.concatenate([rng.random_sample(n_init) for rng in rngs])
+    return bk.draw_rows(points.weights[None], bk.asarray(draws)[None])[0]
+
+
+def _groups(points: Points, rng: Any) -> Points:
+    """Return the means of at most 48 groups of rows, weighted by their sizes, on the host."""
+    bk, xp = points.bk, points.bk.xp
+    rows = bk.to_numpy(points.X[bk.asarray(rng.permutation(points.X.shape[0])[:GROUPS])])
+    sq = squareform(pdist(rows, "sqeuclidean"))
+    copies = np.triu(sq <= COPY * sq.mean(), 1).any(axis=0)  # rounding would tell them apart
+    centers, last = bk.asarray(rows[~copies])[None], None
+    for _ in range(GROUPING):
+        sizes = np.array([centers.shape[1]])
+        _, _, centers, counts, _, last, _ = bk.assign(*points[1:4], centers, sizes, last)
+    both = bk.to_numpy(xp.concatenate([counts[0][:, None], centers[0]], axis=1))  # a sync
+    counts, centers = both[:, 0], both[:, 1:]
+    return points_of(cpu, centers[counts > 0], counts[counts > 0].astype(np.float64))
+
+
+def from_groups(
+    groups: Points, ks: Sequence[int], n_trials: int, n_starts: int, rngs: list[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cluster groups of rows `n_trials` times into each k; return the centres of the best.
+
+    `groups` are on the host. Returns of each k at most `n_starts` sets, which differ in inertia:
+    (R, max k, d), and their sizes, (R,). There are so few groups that six trials cost less than one
+    restart.
+    """
+    chosen = _plus_plus(groups, ks, n_trials, rngs)
+    gram, slots = groups.X @ groups.X.T, np.arange(ks[-1])[:, None]
+    parts = []
+    for i, k in enumerate(ks):
+        # A centre is a mean of groups, of each its share: what it takes are products of groups.
+        share = np.eye(len(gram))[chosen[i * n_trials : (i + 1) * n_trials, :k]]  # (r, k, g)
+        for _ in range(GROUP_ITERATIONS):
+            products = (share.reshape(-1, len(gram)) @ gram).reshape(share.shape)
+            scores = np.einsum("rkg,rkg->rk", share, products)[:, :, None] - 2 * products
+            member = (scores.argmin(axis=1)[:, None] == slots[:k]) * groups.weights
+            sizes = member.sum(axis=2, keepdims=True)
+            share = np.where(sizes > 0, member / np.maximum(sizes, 1), share)
+        inertia = (groups.sq_norms + scores.min(axis=1)) @ groups.weights
+        centers = share[distinct(inertia, n_starts)] @ groups.X
+        parts.append((centers, np.full(len(centers), k)))
+    return joined(cpu, parts)
+
+
+def distinct(inertias: np.ndarray, n: int) -> list[int]:
+    """Return the places of the n smallest inertias that differ."""
+    chosen: list[int] = []
+    for place in np.argsort(inertias, kind="stable").tolist():
+        if not chosen or inertias[place] > inertias[chosen[-1]] * (1 + ALIKE):
+            chosen.append(place)
+    return chosen[:n]
+
+
+def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
+    """Return numbers in [0, 1) for several candidates a centre and run: (max k - 1, R, trials).
+
+    A smaller k has fewer candidates: its last is repeated.
+    """
+    trials = [2 + int(math.log(k)) for k in ks]
+    draws = np.zeros((ks[-1] - 1, len(ks), n_init, trials[-1]))
+    for i, (k, t, rng) in enumerate(zip(ks, trials, rngs, strict=True)):
+        own = rng.random_sample((k - 1, n_init, t))
+        draws[: k - 1, i] = np.pad(own, [(0, 0), (0, 0), (0, trials[-1] - t)], "edge")
+    return draws.reshape(ks[-1] - 1, len(ks) * n_init, trials[-1])
+
+
+def _draw(points: Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
+    """Draw one more centre for each run: the best of several, by squared distance.
+
+    `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
+    numbers in [0, 1). Returns the rows (R,) and the new distances.
+    """
+    xp, weights = points.bk.xp, points.weights
+    trial = points.bk.draw_rows(nearest if weights is None else nearest * weights, draws)
+    candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
+    xp.minimum(candidate, nearest[:, None, :], out=candidate)
+    inertia = candidate.sum(axis=2) if weights is None else candidate @ weights
+    run, best = xp.arange(trial.shape[0]), xp.argmin(inertia, axis=1)
+    return trial[run, best], candidate[run, best]
+
+
+def swaps(
+    points: Points,
+    centers: Any,
+    sizes: np.ndarray,
+    greedy: list[bool],
+    n_init: int,
+    rngs: list[Any],
+) -> tuple[Any, np.ndarray]:
+    """Put a row in the place of a centre, in several copies of each of P sets of centres.
+
+    Of each set, `n_init` rows are drawn as in k-means++, each after a centre was removed. Those
+    pairs of a centre removed and a row are taken, a third as many as rows, that leave the least
+    inertia before any iteration: of all pairs where the search is greedy, else of a row and the
+    centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising and at least 2. Returns the
+    copies, (R, k, d), and which set each is of, (R,).
+    """
+    bk = points.bk
+    removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
+    without = bk.nearest_without(points.columns, points.sq_norms, centers, sizes, removed)  # (C, m)
+    draws = np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs])
+    # Of each k, the centres removed are a slice of the C, the rows drawn one of the N.
+    slices = _slices([len(slots) for slots in removed])
+    after = np.concatenate([c.start + np.arange(n_init) % (c.stop - c.start) for c in slices])
+    owner = np.repeat(np.arange(sizes.size), [len(slots) for slots in removed])
+    after, owner = uploaded(bk, after, owner)
+    rows = bk.draw_rows(without[after], bk.asarray(draws))[:, 0]
+    to_row = _sq_distances(points, rows)  # (N, m)
+    inertia = bk.to_numpy(bk.sums_of_minima(without, to_row, owner, n_init))  # a sync
+    run, slot, row = [], [], []
+    for p, slots in enumerate(removed):
+        own = inertia[slices[p]].ravel()
+        pairs = np.arange(own.size)
+        if not greedy[p]:  # each row in the place of the centre that was removed for it
+            pairs = np.arange(n_init) % len(slots) * n_init + np.arange(n_init)
+        order = pairs[np.argsort(own[pairs], kind="stable")][: -(-n_init // 3)]
+        run.append(np.full(order.size, p))
+        slot.append(slots[order // n_init])
+        row.append(p * n_init + order % n_init)
+    run = np.concatenate(run)
+    lists = np.arange(run.size), run, np.concatenate(slot), np.concatenate(row)
+    copy, own, slot, row = uploaded(bk, *lists)
+    swapped = centers[own]
+    swapped[copy, slot] = points.X[rows[row]]
+    return swapped, run
+
+
+def _slices(lengths: Sequence[int]) -> list[slice]:
+    """Return the slices of these lengths that follow each other."""
+    ends = np.cumsum(lengths).tolist()
+    return [slice(end - n, end) for end, n in zip(ends, lengths, strict=True)]
+
+
+def _sq_distances(points: Points, rows: Any) -> Any:
+    """Return the squared distances of all rows to some rows: (r, m)."""
+    sq = points.bk.sq_distances(points.columns, points.sq_norms, points.X[rows])
+    sq[points.bk.xp.arange(rows.size), rows] = 0
+    return sq

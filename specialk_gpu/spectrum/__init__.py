@@ -1,0 +1,1 @@
+"""The spectrum: leading eigenpairs of the graph, and the embedding made of them."""

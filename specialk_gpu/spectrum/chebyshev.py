@@ -1,0 +1,535 @@
+"""Chebyshev-filtered subspace iteration, and the search for eigenpairs that were missed.
+
+A block of vectors is filtered with a Chebyshev polynomial that is small on the unwanted part of
+the spectrum, orthonormalised by Cholesky-QR, and projected (Rayleigh-Ritz), until its leading
+vectors have converged. No QR decomposition, no host arithmetic beyond the projected problem.
+
+The filter runs in float32 for float64 matrices too: it is applied to the residuals alone, so that
+its rounding errors shrink with them. For Av = θv + r, Â = (A - centre)/half, x = (θ - centre)/half,
+
+    T_d(Â)v = T_d(x)v + w_d,   w_0 = 0,   w_1 = r/half,
+    w_(j+1) = 2Âw_j - w_(j-1) + 2T_j(x)r/half.
+
+It runs in float64 where the interval is so narrow that float32 rounds Â too coarsely, and where a
+round has brought nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+
+from specialk_gpu._progress import tell
+from specialk_gpu.backend import map_tiles
+
+__all__ = ["ConvergenceError", "chebyshev", "find_missed", "product"]
+
+MAX_DEGREE = 1000
+ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+DRIFT = 0.05  # with δ the residual of what is locked, growth beyond (DRIFT / δ)² spoils the block
+NARROW = 0.02  # a filter for a narrower interval, relative to the scale, needs float64
+GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio that a filter may make
+
+
+class ConvergenceError(RuntimeError):
+    """An iterative method ended without a usable result; the message says why and what helps."""
+
+
+def product(bk: ModuleType, A: Any, X: Any) -> Any:
+    """Return A X for X of shape (m, w), C-contiguous."""
+    out = bk.xp.empty_like(X)
+    bk.spmm(A, X, out, 1.0, 0.0, 0.0)
+    return out
+
+
+class _Interval(NamedTuple):
+    """The part of the spectrum that the filter damps: T_d((A - centre)/half)."""
+
+    centre: float
+    half: float
+
+    def growth(self, value: float) -> float:
+        """Return g with |T_d| ≈ e^(d g)/2 at `value`; 0 inside the interval."""
+        return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
+
+
+def _interval(low: float, high: float, scale: float) -> _Interval:
+    """Damp [low, high], which may be empty or a point."""
+    return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
+
+
+def random_block(bk: ModuleType, m: int, width: int, seed: int, dtype: Any) -> Any:
+    """Return uniform numbers in (-1, 1) of shape (m, width), the same on every backend.
+
+    A hash of row, column and seed (the finaliser of SplitMix64), computed where it is needed:
+    to draw a block of start vectors on the host takes longer than to find the eigenvectors.
+    """
+    xp = bk.xp
+    out = xp.empty((m, width), dtype=dtype)
+    odd = [np.uint64(x) for x in ODD]
+    column = xp.arange(width, dtype=np.uint64) * odd[0]
+
+    def run(rows: slice) -> None:
+        z = xp.arange(rows.start, rows.stop, dtype=np.uint64) * odd[1]
+        z = (z + np.uint64(seed))[:, None] ^ column
+        z ^= z >> np.uint64(30)
+        z *= odd[2]
+        z ^= z >> np.uint64(27)
+        z *= odd[3]
+        out[rows] = (z >> np.uint64(11)) * 2.0**-52 - (1 - 2.0**-53)
+
+    step = max(1, bk.tile_bytes // (64 * width))
+    bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
+    return out
+
+
+class Known(NamedTuple):
+    """Pairs of a matrix that are known: all of those of largest magnitude.
+
+    Attributes
+    ----------
+    values : array of shape (n,), on the host
+        By falling magnitude.
+    vectors : array of shape (m, n)
+        Orthonormal.
+    residual : float
+        The largest of theirs, relative to the largest magnitude.
+    """
+
+    values: np.ndarray
+    vectors: Any
+    residual: float
+
+
+def chebyshev(
+    bk: ModuleType, A: Any, n: int, tol: float, max_iter: int, rng: Any, known: Known | None = None
+) -> tuple[Any, Any, str]:
+    """Return the n pairs of largest magnitude and "" or what went wrong.
+
+    Each round filters the vectors not yet converged, orthonormalises, and projects; of the Ritz
+    vectors, by falling magnitude, the longest prefix within the tolerance is locked. Those that are
+    `known`, fewer than n, are locked from the start.
+    """
+    xp, m = bk.xp, A.shape[0]
+    dtype = np.dtype(A.dtype)
+    n_guard = max(16, math.ceil(0.15 * n))
+    n_block = min(m, n + n_guard)
+    _refuse_block(bk, m, n, n_block, dtype)
+    single = bk.as_float32(A)
+    low, scale, cut = _spectrum(bk, single, n_block, rng)
+    locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
+    n_locked = locked.shape[1]
+    V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
+    V -= locked @ (locked.T @ V)
+    theta = np.full(n_block, cut)
+    theta[n_locked] = scale
+    worst, loosest, stuck = 1.0, np.finfo(dtype).eps, False  # residuals: to come, and locked
+    if known is not None:
+        theta[:n_locked], loosest = known.values, max(loosest, known.residual)
+        theta[n_locked] = abs(theta[n_locked - 1])  # no more than that
+        cut = min(cut, 0.999 * float(theta[n_locked]))
+    for i in range(max_iter):
+        n_locked = locked.shape[1]
+        # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
+        # high degree, is to cut clearly below, to add what A does to the block, and to widen it.
+        edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
+        interval = _interval(max(low, -edge), edge, scale)
+        bearable = GROWTH[dtype.name], min(1.2 * GROWTH[dtype.name], 2 * math.log(DRIFT / loosest))
+        degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, bearable)
+        if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
+            degree = max(1, degree // 2)
+        matrix = A if stuck or interval.half < NARROW * scale else single
+        _filter(bk, matrix, V, residuals, theta[n_locked:], degree, interval)
+        residuals = None
+        gram, replaced = _orthonormalise(bk, V, locked, rng)
+        if stuck:
+            V = _expanded(bk, A, V, gram, locked, rng, foreseen=replaced)
+            gram = V.T @ V
+        values, norms, residuals = _rayleigh_ritz(bk, A, V, gram)
+        if stuck:
+            n_block = min(n_block + n_guard, n_locked + V.shape[1], 2 * n + 64)
+        width = n_block - n_locked
+        values, norms = values[:width], norms[:width]
+        theta = np.concatenate([theta[:n_locked], values])
+        scale = max(scale, float(np.abs(theta).max()))
+        norms = norms / float(np.abs(theta).max() or 1.0)
+        good = norms[: n - n_locked] <= 0.5 * tol
+        new = good.size if good.all() else int(np.argmin(good))
+        loosest = max(loosest, float(norms[:new].max(initial=0)))
+        if new or V.shape[1] > width:
+            locked = xp.concatenate([locked, V[:, :new]], axis=1)
+            V = xp.ascontiguousarray(V[:, new:width])
+            residuals = residuals[:, new:width]
+        tell("eigenpairs", min(locked.shape[1], n), n)
+        if locked.shape[1] >= n:
+            order = np.argsort(-np.abs(theta[:n]), kind="stable")
+            V, theta = locked[:, bk.asarray(order)], theta[order]
+            missed = find_missed(bk, A, theta, V, tol, rng)
+            return bk.asarray(theta.astype(dtype)), V, missed
+        before, worst = worst, float(norms[new : n - n_locked].max())
+        stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
+        low = min(low, float(theta.min()))
+        gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
+        settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
+        if settled.size:
+            cut = float(abs(theta[n + settled[-1]]))
+    n_locked = locked.shape[1]
+    failure = f"Chebyshev iteration locked {n_locked} of {n} eigenpairs in {max_iter} filters."
+    V = xp.concatenate([locked, V[:, : n - n_locked]], axis=1)
+    return bk.asarray(theta[:n].astype(dtype)), V, failure
+
+
+def _refuse_block(bk: ModuleType, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
+    """Raise MemoryError, before anything is taken, if the blocks of vectors do not fit.
+
+    Three are held at the worst moment, and their residuals in float32; a filter takes three panels.
+    """
+    panel = min(n_block, bk.panel_width)
+    needed = m * (n_block * (3 * dtype.itemsize + 4) + 3 * panel * dtype.itemsize)
+    free = bk.free_memory()
+    if needed > free:
+        msg = (
+            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, and {free:,} "
+            "are free. Ask for fewer (n_components), or cluster a sample of the rows."
+        )
+        raise MemoryError(msg)
+
+
+def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, float, float]:
+    """Estimate the lowest eigenvalue, the largest magnitude, and that of pair `n_block`.
+
+    Forty Lanczos steps from eight vectors at once: their Ritz values and weights estimate the
+    density of the spectrum (Lin, Saad & Yang, SIAM Review 2016).
+    """
+    xp, m = bk.xp, A.shape[0]
+    n_vectors, n_steps = 8, min(40, m)
+    v = random_block(bk, m, n_vectors, rng.randint(2**32), A.dtype)
+    v /= xp.sqrt(bk.column_dots(v, v))
+    previous = xp.zeros_like(v)
+    alphas, betas = [], [xp.zeros(n_vectors, dtype=A.dtype)]
+    for _ in range(n_steps):
+        w = product(bk, A, v) - betas[-1] * previous
+        alphas.append(bk.column_dots(w, v))
+        w -= alphas[-1] * v
+        betas.append(xp.sqrt(bk.column_dots(w, w)))
+        previous, v = v, w / xp.where(betas[-1] > 0, betas[-1], 1)
+    both = bk.to_numpy(xp.stack(alphas + betas[1:])).astype(np.float64)  # a wait
+    alpha, beta = both[:n_steps], both[n_steps:]
+    values, weights, lowest = [], [], []
+    for i in range(n_vectors):
+        ends = np.flatnonzero(beta[:, i] <= 1e-6 * np.abs(alpha[:, i]).max())
+        steps = int(ends[0]) + 1 if ends.size else n_steps  # an invariant subspace was reached
+        nodes, basis = eigh_tridiagonal(alpha[:steps, i], beta[: steps - 1, i])
+        values.append(nodes)
+        weights.append(basis[0] ** 2 / n_vectors)
+        lowest.append(nodes[0] - abs(beta[steps - 1, i] * basis[-1, 0]))
+    values, weights = np.concatenate(values), np.concatenate(weights)
+    order = np.argsort(-np.abs(values))
+    counted = m * np.cumsum(weights[order])
+    cut = float(np.abs(values[order])[min(np.searchsorted(counted, n_block), order.size - 1)])
+    scale = float(np.abs(values).max())
+    return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
+
+
+def _degree(
+    interval: _Interval,
+    scale: float,
+    top: float,
+    last: float,
+    reduction: float,
+    bearable: tuple[float, float],
+) -> int:
+    """Choose the degree: enough to converge, no more than can be borne, at most 1000.
+
+    `top` is the largest Ritz value not locked, `last` the n-th, `reduction` the factor still
+    missing, `bearable` the logarithms of the growth allowed at `top` and at `scale`. Locked
+    vectors return with the growth at `scale`, from rounding and from what they lack: orthogonal
+    to a vector that is off by δ, the block holds δ of the eigenvector, and projecting out what
+    that has grown to leaves δ of it.
+    """
+    limits = [
+        growth / max(interval.growth(value), 1e-6)
+        for growth, value in zip(bearable, (top, scale), strict=True)
+    ]
+    needed = math.log(20 * max(reduction, 1.0)) / max(interval.growth(last), 1e-6)
+    return max(1, int(min(*limits, needed + 1, MAX_DEGREE)))
+
+
+def _filter(
+    bk: ModuleType,
+    A: Any,
+    V: Any,
+    residuals: Any | None,
+    theta: np.ndarray,
+    degree: int,
+    interval: _Interval,
+) -> None:
+    """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length.
+
+    The recurrence runs in the dtype of A. With `residuals` (A - theta) V the filter is applied to
+    them alone; without, to V itself.
+    """
+    xp = bk.xp
+    x = (theta - interval.centre) / interval.half
+    weights, heads = _residual_weights(x, degree, interval.half)
+    weights, heads = bk.asarray(weights, A.dtype), bk.asarray(heads, V.dtype)
+
+    def run(columns: slice) -> None:
+        v = V[:, columns]
+        if residuals is None:
+            before = _filled_up(bk, v, A.dtype)
+            now, source = xp.empty_like(before), None
+            bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
+        else:
+            source = _filled_up(bk, residuals[:, columns], A.dtype)
+            own = _filled_up(bk, weights[:, columns], A.dtype)
+            before, now = xp.zeros_like(source), source * own[0]
+        for j in range(1, degree):
+            scale = own[j] if source is not None else None
+            bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
+            before, now = now, before
+        now = now[:, : v.shape[1]]
+        if source is not None:
+            del before, source
+            filtered, now = now, v * heads[columns]
+            now += filtered
+        norm = xp.sqrt(bk.column_dots(now, now))
+        now /= xp.where(norm > 0, norm, 1)
+        V[:, columns] = now
+
+    bk.map_chunks(run, bk.panels(V.shape[1]))
+
+
+def _filled_up(bk: ModuleType, v: Any, dtype: Any) -> Any:
+    """Return columns (m, w), and zeros beside them so that all rows begin where memory is read."""
+    width = -(-v.shape[1] // bk.panel_multiple) * bk.panel_multiple
+    if width == v.shape[1]:
+        return bk.xp.ascontiguousarray(v, dtype=dtype)
+    whole = bk.xp.zeros((v.shape[0], width), dtype=dtype)
+    whole[:, : v.shape[1]] = v
+    return whole
+
+
+def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the factors of r, (degree, w), and of v, (w,), divided by T_degree(x) where it grows.
+
+    That is 2T_j(x)/half, half as much for j = 0, and T_degree(x).
+    """
+    j = np.arange(degree + 1)[:, None]
+    inside, outside = np.clip(x, -1, 1), np.arccosh(np.maximum(np.abs(x), 1))
+    decay = np.exp((j - degree) * outside) * (1 + np.exp(-2 * j * outside))
+    decay = decay / (1 + np.exp(-2 * degree * outside)) * np.where(x < 0, -1.0, 1.0) ** (j - degree)
+    values = np.where(np.abs(x) > 1, decay, np.cos(j * np.arccos(inside)))
+    weights = 2 * values[:-1] / half
+    weights[0] /= 2
+    return weights, values[-1]
+
+
+def _orthonormalise(
+    bk: ModuleType, V: Any, locked: Any, rng: Any, *, foreseen: bool = False
+) -> tuple[Any, bool]:
+    """Make the columns of V nearly orthonormal, and orthogonal to `locked`, in place.
+
+    Cholesky-QR from the Gram matrix, until that is near the identity. A block of deficient
+    rank (a matrix of low rank has such filters) keeps its range and takes fresh random columns
+    for the rest. Returns the Gram matrix, and whether the rank was deficient.
+
+    Waits once for the device, and three times where the rank is deficient, twice if that is
+    `foreseen`: a step is taken on the condition, known to the device alone, that it is sound and
+    still needed, and the next Gram matrix comes with the answer.
+    """
+    xp, replaced = bk.xp, False
+    gram, near = _gram(bk, V, locked)
+    for _ in range(5):
+        factor, safe = _cholesky(bk, gram)
+        go = safe & ~near
+        factor = xp.where(go, factor, xp.eye(gram.shape[0], dtype=gram.dtype))
+        _multiply_upper(bk, V, bk.inverse_lower(factor).T)
+        after, near_after = _gram(bk, V, locked, go)
+        flags = xp.stack([near, safe, near_after])
+        values = None
+        if foreseen:
+            values, basis = xp.linalg.eigh(gram.astype(np.float64))
+            found = bk.to_numpy(xp.concatenate([flags.astype(np.float64), values]))  # a wait
+            flags, on_host = found[:3], found[3:]
+        else:
+            flags = bk.to_numpy(flags)  # a wait
+        if flags[0]:
+            return gram, replaced
+        if flags[1]:
+            if flags[2]:
+                return after, replaced
+            gram, near = after, near_after
+            continue
+        if values is None:
+            values, basis = xp.linalg.eigh(gram.astype(np.float64))
+            on_host = bk.to_numpy(values)  # a wait
+        _replace_dependent(bk, V, values, basis, on_host, rng)
+        gram, near = _gram(bk, V, locked)
+        replaced = True
+    msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
+    raise ConvergenceError(msg)
+
+
+def _gram(bk: ModuleType, V: Any, locked: Any, go: Any | None = None) -> tuple[Any, Any]:
+    """Make V orthogonal to `locked`, in place; return VᵀV and whether it is near the identity.
+
+    `go` is a condition on the device: V stays as it is where that does not hold.
+    """
+    xp = bk.xp
+    if locked.shape[1]:
+        along = locked.T @ V
+        if go is not None:
+            along *= go.astype(V.dtype)
+        V -= locked @ along
+    gram = V.T @ V
+    away = xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()
+    return gram, away.astype(np.float64) < 1e-2
+
+
+def _finish(bk: ModuleType, V: Any, gram: Any) -> None:
+    """Make nearly orthonormal columns orthonormal to the last digits, in place."""
+    _multiply_upper(bk, V, bk.inverse_lower(bk.xp.linalg.cholesky(gram)).T)
+
+
+def _multiply_upper(bk: ModuleType, V: Any, T: Any) -> None:
+    """Replace V by V T for an upper triangular T, from the last columns to the first."""
+    for columns in reversed(_wide_panels(bk, V.shape[1])):
+        V[:, columns] = V[:, : columns.stop] @ T[: columns.stop, columns]
+
+
+def _wide_panels(bk: ModuleType, width: int) -> list[slice]:
+    """Split the columns of a block so that a triangle is worth its half of a product."""
+    step = max(bk.panel_width, -(-width // 8))
+    return [slice(j, min(j + step, width)) for j in range(0, width, step)]
+
+
+def _cholesky(bk: ModuleType, gram: Any) -> tuple[Any, Any]:
+    """Return the Cholesky factor and whether `gram` is safely positive definite, on the device."""
+    xp = bk.xp
+    try:
+        factor = xp.linalg.cholesky(gram)
+    except np.linalg.LinAlgError:
+        return gram, xp.zeros((), dtype=bool)
+    # a pivot near √eps is rounding; CuPy returns a failed factor without a word
+    eps = float(np.finfo(gram.dtype).eps)
+    error = xp.abs(factor @ factor.T - gram).max().astype(np.float64)
+    pivot = xp.diagonal(factor).copy().min().astype(np.float64)
+    return factor, (pivot > 10 * math.sqrt(eps * gram.shape[0])) & (error < math.sqrt(eps))
+
+
+def _replace_dependent(
+    bk: ModuleType, V: Any, values: Any, basis: Any, on_host: np.ndarray, rng: Any
+) -> None:
+    """Replace V by a basis of its numerical range and random columns, in place.
+
+    Given the eigenpairs of its Gram matrix, and their values on the host too, rising.
+    """
+    xp, width = bk.xp, V.shape[1]
+    eps = float(np.finfo(V.dtype).eps)
+    rank = int((on_host > 100 * eps * width * on_host[-1]).sum())
+    keep = slice(width - rank, None)
+    columns = V @ (basis[:, keep] / xp.sqrt(values[keep])).astype(V.dtype)
+    fresh = rng.standard_normal((V.shape[0], width - rank)) / math.sqrt(V.shape[0])
+    V[:, :rank] = columns[:, ::-1]
+    V[:, rank:] = bk.asarray(fresh, dtype=V.dtype)
+
+
+def _expanded(
+    bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any, *, foreseen: bool
+) -> Any:
+    """Return V and, orthonormal to it and to `locked`, what A adds to its range.
+
+    Eigenvalues ±λ turn as one in every even or odd polynomial: where more of them come together
+    than the block holds, it converges to a mixture, whose range A leaves in one direction only.
+    `foreseen`: V was of deficient rank, and so will be what A makes of it.
+    """
+    xp, m = bk.xp, V.shape[0]
+    _finish(bk, V, gram)
+    room = m - V.shape[1] - locked.shape[1]
+    image = product(bk, A, xp.ascontiguousarray(V[:, :room]))
+    image /= xp.sqrt(bk.column_dots(image, image).max())
+    beside = xp.concatenate([locked, V], axis=1)
+    _finish(bk, image, _orthonormalise(bk, image, beside, rng, foreseen=foreseen)[0])
+    return xp.concatenate([V, image], axis=1)
+
+
+def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Turn V, of Gram matrix `gram`, into Ritz vectors by falling magnitude.
+
+    Returns their values, the norms of their residuals, and the residuals (m, w) in float32.
+    """
+    xp, (m, width) = bk.xp, V.shape
+    H = xp.empty_like(gram)
+    for columns in _wide_panels(bk, width):
+        image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
+
+        def apply(part: slice, first: int = columns.start, image: Any = image) -> None:
+            shifted = slice(first + part.start, first + part.stop)
+            image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
+
+        bk.map_chunks(apply, bk.panels(image.shape[1]))
+        H[: columns.stop, columns] = V[:, : columns.stop].T @ image
+    del image
+    H = xp.triu(H) + xp.triu(H, 1).T
+    to_orthonormal = bk.inverse_lower(xp.linalg.cholesky(gram))
+    H = to_orthonormal @ H @ to_orthonormal.T
+    values, basis = xp.linalg.eigh((H + H.T) / 2)
+    order = xp.argsort(-xp.abs(values))
+    values = values[order]
+    basis = xp.ascontiguousarray((to_orthonormal.T @ basis)[:, order])
+
+    def rotate(rows: slice) -> None:
+        V[rows] = V[rows] @ basis
+
+    map_tiles(bk, rotate, m, 2 * width * V.itemsize)
+    norms, residuals = xp.empty(width), xp.empty((m, width), dtype=np.float32)
+
+    def measure(columns: slice) -> None:
+        v = xp.ascontiguousarray(V[:, columns])
+        r = product(bk, A, v) - v * values[columns]
+        residuals[:, columns] = r
+        r = r.astype(np.float64, copy=False)
+        norms[columns] = xp.sqrt(bk.column_dots(r, r))
+
+    bk.map_chunks(measure, bk.panels(width))
+    values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # a wait
+    return values, norms, residuals
+
+
+def find_missed(
+    bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: Any, *, max_degree: int = 30
+) -> str:
+    """Search the complement of V for eigenvalues larger than the smallest of `values`.
+
+    Filters sixteen random vectors, kept orthogonal to V, and looks at what A does to them. Finds
+    with near certainty what lies clearly above; pairs within about 3 / `max_degree`² of the
+    smallest can escape (Kuczynski & Wozniakowski 1992 give the probabilities).
+    """
+    m = A.shape[0]
+    width = min(16, m - V.shape[1])
+    if width < 1:
+        return ""
+    magnitudes = np.abs(bk.to_numpy(values))
+    scale, cut = float(magnitudes.max()), float(magnitudes.min())
+    interval = _interval(-cut, cut, scale or 1.0)
+    limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
+    degree = max(1, min(max_degree, int(limit)))
+    block = random_block(bk, m, width, rng.randint(2**32), A.dtype)
+    single = bk.as_float32(A)
+    for _ in range(max(2, min(8, 3 * max_degree // degree))):
+        block -= V @ (V.T @ block)
+        _filter(bk, single, block, None, np.zeros(width), degree, interval)
+    _finish(bk, block, _orthonormalise(bk, block, V, rng)[0])
+    image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
+    largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
+    if largest > cut + 10 * tol * scale:
+        return (
+            f"An eigenvalue of magnitude {largest:.8g} is missing: the smallest returned has "
+            f"{cut:.8g}."
+        )
+    return ""
