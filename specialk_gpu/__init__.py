@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from specialk_gpu.selection.cut_test import cut_test
     from specialk_gpu.selection.sweep import decide, sweep
     from specialk_gpu.selection.zz_top import attainable_log_p, cluster_stats, zz_top
-    from specialk_gpu.spectrum.chebyshev import ConvergenceError
+    from specialk_gpu.spectrum.convergence import ConvergenceError
     from specialk_gpu.spectrum.eigenpairs import eigenpairs
     from specialk_gpu.spectrum.embedding import embed
 
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 _HOME = {
     "SpecialK": "_estimator",
     "CalibrationWarning": "_result",
-    "ConvergenceError": "spectrum.chebyshev",
+    "ConvergenceError": "spectrum.convergence",
     "CopiesWarning": "graph.duplicates",
     "GraphWarning": "graph.affinity",
     "LimitWarning": "_result",

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import is_device_array
-from specialk_gpu.graph.neighbors import SHORT_DTYPES, features
+from specialk_gpu.graph.features import SHORT_DTYPES, features
 
 __all__ = ["checked", "in_kind_of", "to_backend"]
 

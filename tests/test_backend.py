@@ -25,7 +25,7 @@ from specialk_gpu.backend import (
     get_backend,
     map_tiles,
 )
-from specialk_gpu.backend import threads as host_threads
+from specialk_gpu.backend.cpu import threads as host_threads
 
 PACKAGE = Path(specialk_gpu.__file__).parent
 COMPILER = Path(__file__).with_name("compile_kernels.py")

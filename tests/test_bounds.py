@@ -9,7 +9,7 @@ from oracles import readonly
 from scipy.stats import binom
 
 from specialk_gpu import attainable_log_p, backend, cluster_stats, zz_top
-from specialk_gpu.backend import lloyd
+from specialk_gpu.backend.cpu import lloyd
 from specialk_gpu.selection.zz_top import largest_bounds
 
 ALPHA = 0.01

@@ -343,7 +343,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(bk, monkeypatch):
     def fail(*_args, **_settings):
         raise MemoryError
 
-    monkeypatch.setattr(sys.modules["specialk_gpu._estimator"], "search", fail)
+    monkeypatch.setattr(sys.modules["specialk_gpu._stages"], "search", fail)
     model = SpecialK(backend=bk.name, affinity="radius_neighbors", coverage=1.0, verbose=1)
     with pytest.raises(MemoryError):
         model.fit(bk.asarray(CLOUD))

@@ -13,23 +13,17 @@ from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 
 from specialk_gpu import SpecialK, cut_test, knn_graph
 from specialk_gpu.backend import get_backend
-from specialk_gpu.selection.cut_test import (
-    CLEAR,
-    NEAR,
-    THIN,
-    WIDE,
-    CutGraphs,
-    Parts,
-    has_shortcuts,
-    least_gap,
-)
-from specialk_gpu.selection.cuts import CERTAIN, N_STEPS, Cuts, prepare
+from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
+from specialk_gpu.selection.cut_test import least_gap
+from specialk_gpu.selection.cuts import CERTAIN, Cuts
 from specialk_gpu.selection.null_distribution import (
     isolation_log_p,
     local_dimension,
     log_p_of,
     null_law,
 )
+from specialk_gpu.selection.parts import CLEAR, THIN, Parts, has_shortcuts
+from specialk_gpu.selection.walks import N_STEPS, prepare
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)

@@ -7,7 +7,8 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu.selection.cut_test import CutGraphs, least_gap
+from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree
 

@@ -13,9 +13,12 @@ from sklearn.datasets import make_blobs, make_moons
 from specialk_gpu import knn_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.selection import cuts as cuts_module
-from specialk_gpu.selection.cut_test import CutGraphs, Parts, least_gap, lonely, touching_pairs
-from specialk_gpu.selection.cuts import Cuts, prepare
+from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.cut_test import least_gap
+from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree, merge
+from specialk_gpu.selection.parts import Parts, lonely, touching_pairs
+from specialk_gpu.selection.walks import prepare
 
 
 def kmeans_labels(X, k):

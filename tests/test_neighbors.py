@@ -12,16 +12,12 @@ from hypothesis.extra.numpy import arrays
 from oracles import nearest, readonly, sq_distances
 from scipy.spatial import cKDTree
 
-from specialk_gpu.backend import cpu, pairs
+from specialk_gpu.backend import cpu
+from specialk_gpu.backend.cpu import pairs
 from specialk_gpu.graph import neighbors
 from specialk_gpu.graph.duplicates import duplicate_groups
-from specialk_gpu.graph.neighbors import (
-    count_within,
-    list_within,
-    nearest_neighbors,
-    neighbors_among,
-    pairs_within,
-)
+from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
+from specialk_gpu.graph.radius import count_within, list_within, pairs_within
 
 normal = np.random.default_rng(0).normal
 

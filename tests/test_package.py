@@ -31,6 +31,7 @@ FLOORS = [
     {"_storage"},
     {"_validation", "_prediction"},
     {"inspection"},
+    {"_model", "_stages"},
     {"_estimator", "io"},
     {"anndata", "datasets"},
     {"cli"},

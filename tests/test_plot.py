@@ -9,7 +9,8 @@ import pytest
 from sklearn.datasets import load_digits, make_blobs
 from sklearn.exceptions import NotFittedError
 
-from specialk_gpu import SpecialK, plot
+from specialk_gpu import SpecialK
+from specialk_gpu.inspection import plot
 from specialk_gpu.inspection.diagnostics import pair_matrix, typical
 
 mpl.use("agg")

@@ -10,7 +10,8 @@ import warnings
 import numpy as np
 import pytest
 
-from specialk_gpu import SpecialK, progress
+from specialk_gpu import SpecialK
+from specialk_gpu import _progress as progress
 from specialk_gpu._progress import followed, logger, tell, told
 from specialk_gpu.backend import cpu
 
@@ -115,7 +116,7 @@ def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
     def interrupted(*_args, **_settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["specialk_gpu._estimator"], stage, interrupted)
+    monkeypatch.setattr(sys.modules["specialk_gpu._stages"], stage, interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(CLOUD[:300, :3])
     assert vars(model).keys() == before.keys()

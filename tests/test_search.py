@@ -15,9 +15,9 @@ from specialk_gpu import CalibrationWarning, LimitWarning, PowerWarning, Special
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_test import Gap
-from specialk_gpu.selection.cuts import prepare
 from specialk_gpu.selection.fragments import RESOLUTIONS, finer, resolutions
-from specialk_gpu.selection.search import polished
+from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.walks import prepare
 
 FOUR, FOUR_Y = make_blobs(
     320, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0

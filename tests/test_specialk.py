@@ -523,7 +523,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
     def run(*_, **__):
         raise error
 
-    module = importlib.import_module("specialk_gpu._estimator")
+    module = importlib.import_module("specialk_gpu._stages")
     monkeypatch.setattr(module, function, run)
     model = SpecialK(backend="numpy", criterion="zz_top" if stage == "sweep" else "cut")
     with pytest.raises(MemoryError) as caught:

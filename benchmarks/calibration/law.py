@@ -16,8 +16,10 @@ import numpy as np
 
 from benchmarks.calibration.families import LAW, draw
 from specialk_gpu import eigenpairs, knn_graph
-from specialk_gpu.selection.cut_test import SHORTCUTS, CutGraphs, least_gap
+from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.null_distribution import log_p_of
+from specialk_gpu.selection.parts import SHORTCUTS
 from specialk_gpu.selection.search import merged_trees
 
 __all__ = ["fitted_laws", "gaps", "least_log_p", "tail", "tail_tasks", "tasks"]

@@ -23,11 +23,13 @@ from benchmarks.paper.runner import read
 from benchmarks.paper.shapes import TRUE_K
 from benchmarks.stamp import RESULTS
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.selection.cut_test import FEW_COLUMNS, SHORT, SHORTCUTS, THIN, WIDE
-from specialk_gpu.selection.cuts import Cuts, prepare
+from specialk_gpu.selection.cut_graphs import WIDE
+from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.fragments import RESOLUTIONS
 from specialk_gpu.selection.null_distribution import null_law
+from specialk_gpu.selection.parts import FEW_COLUMNS, SHORT, SHORTCUTS, THIN
 from specialk_gpu.selection.valleys import BINS, Valleys, halves
+from specialk_gpu.selection.walks import prepare
 
 __all__ = ["calibration_page", "draw"]
 

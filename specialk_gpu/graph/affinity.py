@@ -9,16 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.neighbors import (
-    count_within,
-    features,
-    list_within,
-    nearest_in_range,
-    nearest_neighbors,
-    pairs_within,
-    unit_rows,
-    within_range,
-)
+from specialk_gpu.graph.features import features, unit_rows
+from specialk_gpu.graph.neighbors import nearest_in_range, nearest_neighbors, within_range
+from specialk_gpu.graph.radius import count_within, list_within, pairs_within
 
 __all__ = [
     "GraphWarning",

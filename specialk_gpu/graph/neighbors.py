@@ -19,26 +19,15 @@ from specialk_gpu._progress import logger
 from specialk_gpu.backend import backend_of, map_tiles, on_its_device
 from specialk_gpu.graph.distances import Search, is_integral, prepare, reduction
 from specialk_gpu.graph.duplicates import duplicate_groups, first_members
+from specialk_gpu.graph.features import features
 
-__all__ = [
-    "Neighbors",
-    "count_within",
-    "features",
-    "list_within",
-    "nearest_in_range",
-    "neighbors_among",
-    "nearest_neighbors",
-    "pairs_within",
-    "unit_rows",
-    "within_range",
-]
+__all__ = ["Neighbors", "nearest_in_range", "nearest_neighbors", "neighbors_among", "within_range"]
 
 
 TREE_COLUMNS = 8  # with 60,000 rows a tree wins 4 to 1 on clusters, and loses 3 to 2 on a normal
 PAIRS_ROWS = 5000  # from which it pays to take every pair once
 QUERY_ROWS = 2**14  # at least so many are searched for at once
 FAR = 1e100  # times the data, from where queries are searched for apart
-SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
 
 class Neighbors(NamedTuple):
@@ -58,72 +47,6 @@ class Neighbors(NamedTuple):
     distances: Any
     indices: Any
     n_redone: int
-
-
-def features(X: Any, min_rows: int = 2) -> Any:
-    """Return X as an array (m, d) of float32 or float64, on the device where it is.
-
-    Parameters
-    ----------
-    X : array-like of shape (m, d)
-        Real and finite. Short integers become float32, which holds them exactly; all else that
-        is not float32 becomes float64.
-    min_rows : int
-        How many rows X must have.
-
-    Raises
-    ------
-    ValueError
-        If X is not real numbers, not two-dimensional, has fewer rows or no column, or is not
-        finite.
-    """
-    bk = backend_of(X)
-    X = bk.asarray(X)
-    if X.dtype.kind not in "biuf":
-        msg = f"X must be real numbers, got dtype {X.dtype}."
-        raise ValueError(msg)
-    if X.dtype not in (np.float32, np.float64):
-        X = X.astype(np.float32 if X.dtype.name in SHORT_DTYPES else np.float64)
-    if X.ndim != 2 or X.shape[0] < min_rows or X.shape[1] < 1:
-        rows = "two rows" if min_rows == 2 else "a row"
-        msg = f"X must have two dimensions, {rows} and a column at least, got shape {X.shape}."
-        raise ValueError(msg)
-    if not bk.all_true(bk.xp.isfinite(X)):
-        kind = "NaN" if bool(bk.xp.isnan(X).any()) else "infinity"
-        msg = f"Input X contains {kind}."
-        raise ValueError(msg)
-    return X
-
-
-def unit_rows(X: Any) -> Any:
-    """Return rows of length 1, whose Euclidean distances order pairs as the cosine does.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-        See `features`.
-
-    Returns
-    -------
-    array of shape (m, d), of the dtype of X
-
-    Raises
-    ------
-    ValueError
-        If a row is zero, and thus has no direction.
-    """
-    bk = backend_of(X)
-    xp = bk.xp
-    largest = xp.abs(X).max(axis=1)
-    if zero := int((largest == 0).sum()):  # a sync
-        msg = (
-            f"metric='cosine' needs rows that are not zero, got {zero} that are, the first at row "
-            f"{int(xp.argmax(largest == 0))}. Drop them first."
-        )
-        raise ValueError(msg)
-    out = xp.ascontiguousarray(X / largest[:, None])  # squares stay within range
-    out /= xp.sqrt((out * out).sum(axis=1))[:, None]
-    return out
 
 
 @on_its_device
@@ -402,92 +325,3 @@ def _neighbors_of_duplicates(
 
     map_tiles(bk, run, m, 48 * index_u.shape[1] * (k + 1))
     return out_sq, out_index, n_redone
-
-
-class PairsWithin(NamedTuple):
-    """What the pairs of rows within a radius are found with."""
-
-    search: Search
-    sq_radius: float
-    limit: float  # the squared radius in the units of the search
-
-
-def pairs_within(X: Any, sq_radius: float) -> PairsWithin:
-    """Choose the products that bound the distances of pairs well enough, for the functions below.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-    sq_radius : float
-        A row at squared distance `sq_radius` is within.
-    """
-    bk = backend_of(X)
-    for dtype in bk.product_dtypes():
-        search = prepare(bk, X, dtype)
-        limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is that far apart
-        if 4 * float(search.loss.mean()) <= 0.05 * limit:
-            break  # few pairs will have to be measured
-    return PairsWithin(search, sq_radius, limit)
-
-
-def count_within(pairs: PairsWithin) -> Any:
-    """Count the other rows within the radius of each row: int64 array of shape (m,)."""
-    return _within(pairs, None)
-
-
-def list_within(pairs: PairsWithin, ends: np.ndarray) -> Any:
-    """List the other rows within the radius of each row, given the counts' running sums.
-
-    Parameters
-    ----------
-    pairs : PairsWithin
-    ends : int array of shape (m + 1,)
-        Running sums of `count_within`, from 0, on the host.
-
-    Returns
-    -------
-    int32 array of shape (ends[-1],)
-        Ascending within each row.
-    """
-    indices = pairs.search.bk.xp.empty(int(ends[-1]), dtype=np.int32)
-    _within(pairs, (ends, indices))
-    return indices
-
-
-def _within(pairs: PairsWithin, out: tuple[np.ndarray, Any] | None) -> Any:
-    """Count the pairs within the radius by row, or write them into `out`.
-
-    That is, running sums of the counts, on the host, and indices.
-    """
-    search, sq_radius, limit = pairs
-    bk, X = search.bk, search.X
-    xp, m = bk.xp, X.shape[0]
-    offsets = search.low_norms.astype(np.float32)
-    counts = xp.empty(m, dtype=np.int64)
-
-    def run(rows: slice) -> None:
-        scores = bk.products(search.base[rows], search.base)
-        scores += offsets
-        own_norms, own_loss = search.low_norms[rows], search.loss[rows]
-        # out for certain above `high`; in for certain below `low`, whatever the partner's norm
-        high = limit + search.floor - own_norms
-        inside = scores <= (high + 1e-6 * xp.abs(high))[:, None].astype(np.float32)
-        inside[xp.arange(rows.stop - rows.start), xp.arange(rows.start, rows.stop)] = False
-        row, column = xp.nonzero(inside)
-        lower = scores[row, column].astype(np.float64) + own_norms[row]
-        upper = lower + 2 * (own_loss[row] + search.loss[column])
-        unsure = xp.flatnonzero(upper + 2 * search.floor > limit * (1 - 1e-12))
-        near = bk.pair_sq_distances(X, row[unsure] + rows.start, column[unsure]) <= sq_radius
-        keep = xp.ones(row.size, dtype=bool)
-        keep[unsure] = near
-        if out is None:
-            before = xp.zeros(row.size + 1, dtype=np.int64)
-            before[1:] = xp.cumsum(keep)
-            ends = xp.arange(rows.stop - rows.start + 1)
-            counts[rows] = xp.diff(before[xp.searchsorted(row, ends)])  # `row` is sorted
-        else:
-            ends, indices = out
-            indices[ends[rows.start] : ends[rows.stop]] = column[keep]
-
-    map_tiles(bk, run, m, 16 * m, "pairs within the radius")
-    return counts

@@ -14,6 +14,7 @@ from sklearn.utils import check_random_state
 
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.lloyd.iterations import GAIN, HOPE, Found, Left, lloyd
 from specialk_gpu.lloyd.seeding import (
     Points,
     distinct,
@@ -28,9 +29,6 @@ from specialk_gpu.lloyd.seeding import (
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-HOPE = 3.0  # last gains; a run further behind the best is given up
-LEAST = 2  # iterations before that
-GAIN = 1e-5  # of the inertia, what counts as one
 PATIENCE = 2  # rounds of swaps without gain
 SAMPLE_ROWS = 2**13  # that are searched first
 MANY = 4  # times as many rows, from which on that pays
@@ -66,41 +64,6 @@ class KMeans(NamedTuple):
     n_iter: int
     converged: bool
     inertias: list[float]
-
-
-class _Found(NamedTuple):
-    """A clustering for each of P numbers of clusters."""
-
-    sizes: np.ndarray  # (P,), rising
-    labels: Any  # (P, m) int32
-    centers: Any  # (P, max k, d)
-    used: np.ndarray  # (P, max k), whether clusters have rows
-    inertia: np.ndarray  # (P,)
-    n_iter: np.ndarray  # (P,)
-    converged: np.ndarray  # (P,)
-
-
-ON_HOST = ("sizes", "used", "inertia", "n_iter", "converged")
-
-
-class _Left(NamedTuple):
-    """What a run that has ended, or was given up, leaves."""
-
-    inertia: float
-    centers: Any  # (R, k, d), of its batch
-    run: int  # its place there
-
-
-class _Assignment(NamedTuple):
-    """The nearest centre of every row, for every run, and what follows from it."""
-
-    labels: Any  # (R, m) int32
-    state: Any  # (3, R): the inertia, whether labels changed, and how many clusters have rows
-    means: Any  # (R, k, d)
-    counts: Any  # (R, k)
-    sums: Any  # (R, k, d)
-    last: Any  # what the backend remembers
-    exact: bool  # whether the inertia is from its definition
 
 
 @on_its_device
@@ -241,7 +204,7 @@ def kmeans_batch(
     starts, sizes = joined(bk, parts)
     patience = 1 if many else PATIENCE
     hope = HOPE if init is None else np.inf
-    best, inertias = _lloyd(points, starts, sizes, max_iter, hope=hope)
+    best, inertias = lloyd(points, starts, sizes, max_iter, hope=hope)
     _improved(points, best, inertias, n_init, rngs, max_iter, patience)
     return _results(points, best, inertias, shift, unit)
 
@@ -312,9 +275,9 @@ def _candidates(
     max_iter: int,
 ) -> tuple[Any, np.ndarray]:
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
-    left: list[list[_Left]] = [[] for _ in ks]
+    left: list[list[Left]] = [[] for _ in ks]
     starts, sizes = starting_centers(sample, ks, n_init, rngs, group_rng)
-    best, inertias = _lloyd(sample, starts, sizes, max_iter, left=left)
+    best, inertias = lloyd(sample, starts, sizes, max_iter, left=left)
     _improved(sample, best, inertias, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
     chosen, n_runs = [], []
     for runs in left:
@@ -330,13 +293,13 @@ def _candidates(
 
 def _improved(
     points: Points,
-    best: _Found,
+    best: Found,
     inertias: list[list[float]],
     n_init: int,
     rngs: list[Any],
     max_iter: int,
     patience: int,
-    left: list[list[_Left]] | None = None,
+    left: list[list[Left]] | None = None,
 ) -> None:
     """Swap centres of the best of each size until `patience` rounds have failed to lower it.
 
@@ -355,7 +318,7 @@ def _improved(
         last = None if last is None else last.of(run)
         own = None if left is None else [left[p] for p in chosen]
         goals = best.inertia[chosen]
-        now, found = _lloyd(
+        now, found = lloyd(
             points, swapped, sizes[chosen][run], max_iter, goals, left=own, last=last
         )
         for p, some in zip(chosen.tolist(), found, strict=True):
@@ -373,218 +336,8 @@ def _improved(
             mine[place] = new
 
 
-def _lloyd(
-    points: Points,
-    centers: Any,
-    sizes: np.ndarray,
-    max_iter: int | np.ndarray,
-    goals: np.ndarray | None = None,
-    hope: float = HOPE,
-    left: list[list[_Left]] | None = None,
-    last: Any = None,
-    *,
-    again: bool = True,
-) -> tuple[_Found, list[list[float]]]:
-    """Iterate all runs together; those that no longer change leave the batch.
-
-    `centers` is (R, k, d), of which run r has sizes[r], rising, and at most `max_iter` iterations,
-    or as many as that has for it; `goals` has an inertia to beat for each size. Returns the best of
-    each size that is beaten, and the inertias of each. Runs without hope are given up (see HOPE).
-    Of each size, `left` takes what all runs leave. `last` is what the backend remembers of where
-    they started. See `_settle` for `again`. Waits for the device once an iteration, and once more
-    where a cluster is empty.
-    """
-    bk, xp = points.bk, points.bk.xp
-    ks, group = np.unique(sizes, return_inverse=True)  # (P,), (R,)
-    goals = np.full(ks.size, np.inf) if goals is None else goals
-    inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
-    limit, active = np.broadcast_to(max_iter, sizes.size), np.arange(sizes.size)
-    best, winner, n_iter = goals.copy(), np.full(ks.size, -1), np.zeros(ks.size, dtype=np.int64)
-    converged = np.zeros(ks.size, dtype=bool)
-    left_centers = xp.zeros(centers.shape)  # of all runs, in the end
-    labels = xp.empty((ks.size, points.X.shape[0]), dtype=np.int32)  # of the winners
-    total = points.sq_norms.sum()  # bounds what rounding does to an inertia
-    for i in range(1, int(limit.max()) + 1):
-        now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
-        if i == 1:
-            total, state = _first_state(bk, total, now.state)
-        else:
-            state = bk.to_numpy(now.state)  # the one sync
-        inertia, n_empty = state[0], sizes[active] - state[2]
-        changed = (state[1] > 0) | (i == 1)
-        gain, inertias[active] = inertias[active] - inertia, inertia
-        changed &= abs(gain) > np.finfo(np.float64).eps * total  # else it was rounding
-        going = changed & (i < limit[active])
-        hopeless = np.zeros_like(going)
-        if i >= LEAST and hope < np.inf:
-            behind = _behind(inertia, group[active], best)
-            hopeless = going & (behind > hope * np.maximum(gain, 0))
-            going &= ~hopeless
-        ended = np.flatnonzero(~going & ~hopeless)
-        if ended.size and not now.exact:
-            own = centers[bk.asarray(ended)], sizes[active[ended]]
-            _, sq = bk.nearest_center(points.columns, points.sq_norms, *own)
-            inertias[active[ended]] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
-        won: dict[int, int] = {}
-        for r in ended.tolist():
-            place = int(group[active[r]])
-            if inertias[active[r]] < best[place]:
-                best[place], winner[place], won[place] = inertias[active[r]], active[r], r
-                n_iter[place], converged[place] = i, not changed[r]
-        stay, stopped = np.flatnonzero(going), np.flatnonzero(~going)
-        if stopped.size:
-            lists = stay, stopped, active[stopped], [*won.values()], [*won]
-            stay, stopped_here, out, won_here, places = uploaded(bk, *lists)
-            left_centers[out, : centers.shape[1]] = centers[stopped_here]
-            if won:
-                labels[places] = now.labels[won_here]
-        for r in stopped.tolist() if left is not None else ():
-            run = int(active[r])
-            left[group[run]].append(_Left(float(inertia[r]), left_centers, run))
-        if not going.any():
-            break
-        if (emptied := np.flatnonzero(going & (n_empty > 0))).size:
-            _refill(points, now, centers, emptied, sizes[active[emptied]])
-        centers, last = now.means, now.last
-        if stopped.size:
-            active = active[going]
-            last = None if last is None else last.of(stay)
-            centers = centers[stay][:, : sizes[active].max()]
-    new = np.flatnonzero(winner >= 0)
-    used = np.zeros((new.size, 0), dtype=bool)
-    found = _Found(ks[new], labels, left_centers, used, best[new], n_iter[new], converged[new])
-    found = _settle(points, found, new, winner[new], int(limit.max()), again)
-    better = found.inertia < goals[new]
-    best[new] = np.minimum(found.inertia, goals[new])
-    ends = _final_inertias(inertias, group, best, goals)
-    return found if better.all() else _of_sizes(bk, found, np.flatnonzero(better)), ends
-
-
-def _final_inertias(
-    inertias: np.ndarray, group: np.ndarray, best: np.ndarray, goals: np.ndarray
-) -> list[list[float]]:
-    """Return the inertias of the runs of each size, of those given up none below the best."""
-    ends = []
-    for p in range(best.size):
-        own = np.maximum(inertias[group == p], best[p])
-        if best[p] < goals[p]:
-            own[np.argmin(own)] = best[p]
-        ends.append(own.tolist())
-    return ends
-
-
-def _of_sizes(bk: ModuleType, found: _Found, places: np.ndarray) -> _Found:
-    """Return the clusterings at some places."""
-    own = bk.asarray(places)
-    on_host = {name: getattr(found, name)[places] for name in ON_HOST}
-    return found._replace(labels=found.labels[own], centers=found.centers[own], **on_host)
-
-
-def _first_state(bk: ModuleType, total: Any, state: Any) -> tuple[float, np.ndarray]:
-    """Bring a number and the state (3, R) of the runs to the host, in one sync."""
-    both = bk.to_numpy(bk.xp.concatenate([total.reshape(1), state.ravel()]))
-    return float(both[0]), both[1:].reshape(state.shape)
-
-
-def _behind(inertia: np.ndarray, group: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return how far runs are behind the leader of their group, and a gain over the best so far."""
-    goals = best * (1 - GAIN)
-    np.minimum.at(goals, group, inertia)
-    return inertia - goals[group]
-
-
-def _settle(
-    points: Points,
-    found: _Found,
-    places: np.ndarray,
-    runs: np.ndarray,
-    max_iter: int,
-    again: bool,  # noqa: FBT001 - a private function
-) -> _Found:
-    """Compute centres, labels and inertias of the best from their definitions.
-
-    Their labels are in some `places` of what was found, their centres in some `runs`. Where this
-    changes labels, they are iterated `again`, but once: what changes then, changes by rounding for
-    ever.
-    """
-    bk, xp, sizes = points.bk, points.bk.xp, found.sizes
-    if not sizes.size:
-        return found._replace(labels=found.labels[:0], centers=found.centers[:0])
-    places, runs, loose = uploaded(bk, places, runs, ~found.converged)
-    before, centers = found.labels[places], found.centers[runs, : sizes[-1]]
-    counts, sums = bk.segment_sum(points.X, before, sizes[-1])
-    keep = (loose > 0)[:, None] | (counts == 0)
-    centers = xp.where(keep[:, :, None], centers, sums / xp.maximum(counts, 1)[:, :, None])
-    labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
-    counts = bk.segment_sum(points.X[:, :1], labels, sizes[-1])[0]
-    state = xp.stack([sq.sum(axis=1), (labels != before).any(axis=1)], axis=1)
-    state = bk.to_numpy(xp.concatenate([state, counts], axis=1))  # a sync
-    inertia, changed, used = state[:, 0].copy(), state[:, 1], state[:, 2:] > 0
-    unsettled = again & found.converged & (changed > 0)
-    rest = max_iter - found.n_iter
-    redo = np.flatnonzero(unsettled & (rest > 0))
-    n_iter, converged = found.n_iter.copy(), found.converged & ~unsettled
-    if redo.size:
-        own = bk.asarray(redo)
-        start = centers[own][:, : sizes[redo[-1]]]
-        more, _ = _lloyd(points, start, sizes[redo], rest[redo], again=False)
-        labels[own], centers[own, : start.shape[1]] = more.labels, more.centers
-        used[redo, : start.shape[1]] = more.used
-        inertia[redo], converged[redo] = more.inertia, more.converged
-        n_iter[redo] += more.n_iter
-    return _Found(sizes, labels, centers, used, inertia, n_iter, converged)
-
-
-def _refill(
-    points: Points, now: _Assignment, centers: Any, runs: np.ndarray, sizes: np.ndarray
-) -> None:
-    """Give each empty cluster of some runs the farthest row, taken from its own cluster.
-
-    What is needed of the farthest rows comes to the host in one transfer.
-    """
-    bk, xp, (k, d) = points.bk, points.bk.xp, centers.shape[1:]
-    own = bk.asarray(runs)
-    given = centers[own]
-    sq = bk.nearest_center(points.columns, points.sq_norms, given, sizes)[1]
-    n = min(k, points.X.shape[0])  # no cluster is filled twice
-    far = bk.largest(sq, n)
-    row, r = far.ravel(), xp.arange(runs.size).repeat(n)
-    parts = [far, sq[r, row], now.labels[own[r], row], points.sq_norms[row], points.X[row]]
-    parts += [(given * given).sum(axis=2), now.counts[own], now.sums[own]]
-    parts = [part.reshape(runs.size, -1).astype(np.float64) for part in parts]
-    ends = np.cumsum([part.shape[1] for part in parts])[:-1]
-    packed = np.split(bk.to_numpy(xp.concatenate(parts, axis=1)), ends, axis=1)  # a sync
-    (rows, sq, donors, sq_norms), (X, center_sq, counts, sums) = packed[:4], packed[4:]
-    X, sums = X.reshape(-1, n, d), sums.reshape(-1, k, d)
-    moved = []
-    for i, size in enumerate(sizes.tolist()):
-        empty = np.flatnonzero(counts[i, :size] == 0).tolist()
-        for j, c in enumerate(empty):
-            donor = int(donors[i, j])
-            rounding = 32 * np.finfo(np.float64).eps * (sq_norms[i, j] + center_sq[i, donor])
-            if not sq[i, j] > rounding:
-                break  # every row sits on a centre, up to rounding: too few distinct rows
-            counts[i, donor] -= 1
-            sums[i, donor] -= X[i, j]
-            counts[i, c], sums[i, c] = 1, X[i, j]
-            moved.append((int(runs[i]), int(rows[i, j]), c))
-            if now.last is not None:
-                now.last.relabelled(*moved[-1][:2])
-            if not counts[i, donor] > 0:
-                empty.append(donor)
-    if not moved:
-        return
-    run, row, c = uploaded(bk, *zip(*moved, strict=True))
-    now.labels[run, row] = c
-    filled = bk.asarray(np.concatenate([counts[:, :, None], sums], axis=2))
-    counts, sums = filled[:, :, 0], filled[:, :, 1:]
-    now.counts[own], now.sums[own] = counts, sums
-    means = sums / xp.maximum(counts, 1)[:, :, None]
-    now.means[own] = xp.where(counts[:, :, None] > 0, means, given)
-
-
 def _results(
-    points: Points, best: _Found, inertias: list[list[float]], shift: Any, unit: float
+    points: Points, best: Found, inertias: list[list[float]], shift: Any, unit: float
 ) -> list[KMeans]:
     """Return the clusterings of the rows that were given, from those of centred rows.
 

@@ -3,181 +3,23 @@
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.cpu.threads import map_chunks
-from specialk_gpu.graph.affinity import normalised, rows_of_entries
+from specialk_gpu.graph.affinity import rows_of_entries
+from specialk_gpu.selection.walks import CutGraph, walk
 from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_pairs
 
-__all__ = [
-    "CutGraph",
-    "Cuts",
-    "connected_parts",
-    "heaviest_cut",
-    "heaviest_cut_if_mixed",
-    "prepare",
-    "walk",
-]
+__all__ = ["Cuts", "heaviest_cut", "heaviest_cut_if_mixed"]
 
-N_STEPS = 10  # of a lazy walk: each step stays with probability one half
 CERTAIN = 1e-4  # share of walks below which the order of rows is not known
 TOUCHING = 0.01  # weight of the edges between two parts from which they touch
-PIECE = 0.1  # share of a part from which a component of it is a part of its own
 MIXED = 0.004  # gap between the leading eigenvalues of lazy walks that mix soon
 FEW = 2**13  # rows of a part, up to which its order is computed to more digits
-ALIKE = 5  # more rows than that must have the same neighbours, or twins are left alone
 CHUNK = 2**18  # rows and edges that the host looks at together
-
-
-class CutGraph(NamedTuple):
-    """A graph, ready to be cut.
-
-    Attributes
-    ----------
-    S : csr_matrix of shape (m, m)
-        Similarities divided by the roots of the degrees, in multiples of 2^-31.
-    steps : csr_matrix of shape (m, m)
-        S, its rows scaled to sums of one half: what a step of a lazy walk does that does not stay.
-        On the host its rows and columns are in an order that keeps neighbours together.
-    order, place : int arrays of shape (m,), or None
-        The row of S at each place of `steps`, and the place of each row; None where they are equal.
-    entry_row : int array of shape (nnz,)
-        The row of each entry of S.
-    row, column, weight : arrays of shape (e,)
-        Its edges, each once.
-    twins : float64 array of shape (m,), or None
-        A number that rows share whose neighbours are the same; None where there are few such rows.
-    """
-
-    S: Any
-    steps: Any
-    order: Any
-    place: Any
-    entry_row: Any
-    row: Any
-    column: Any
-    weight: Any
-    twins: Any = None
-
-
-def prepare(W: Any, *, twins: bool = False) -> CutGraph:
-    """Prepare a symmetric csr_matrix (m, m) of similarities; a row's own entry does not count.
-
-    `twins` says to look for rows with the same neighbours; it is meant for graphs that are given,
-    as graphs of nearest neighbours have few of them. W is not changed, and trusted;
-    `specialk_gpu.affinity_matrix` checks one.
-    """
-    bk = backend_of(W)
-    xp = bk.xp
-    W = W.astype(np.float64)  # a copy; CuPy before 14.2 takes no `copy`
-    row = rows_of_entries(W, "similarities")
-    if bool((row == W.indices).any()):
-        other = row != W.indices
-        content = W.data[other], (row[other], W.indices[other])
-        W = bk.sparse.csr_matrix(content, shape=W.shape)
-        row = row[other]
-    S = normalised(W)
-    # multiples of 2^-31: sums of up to 2^22 of them are exact, in any order, as atomics need it
-    S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
-    degree = bk.bin_sums(row, S.data, S.shape[0])
-    step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)
-    steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
-    order, place = bk.locality_order(S), None
-    if order is not None:
-        place = xp.empty_like(order)
-        place[order] = xp.arange(order.size, dtype=order.dtype)
-        steps = steps[order]  # entries stay in their order, and sums of them the same to the bit
-        content = steps.data, place[steps.indices], steps.indptr
-        steps = bk.sparse.csr_matrix(content, shape=S.shape)
-    once = row < S.indices
-    edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return CutGraph(S, steps, order, place, row, *edges, _twins(bk, S, row) if twins else None)
-
-
-def _twins(bk: ModuleType, S: Any, row: Any) -> Any:
-    """Return a number for each row that its twins share, or None where few rows have twins.
-
-    Twins have the same neighbours, themselves left out, as the rows of a clique have. Neighbours
-    are compared by sums of random integers, exact in any order.
-    """
-    xp, m = bk.xp, S.shape[0]
-    number = bk.asarray(np.random.RandomState(0).randint(1, 2**31, size=m).astype(np.float64))
-    apart = bk.bin_sums(row, number[S.indices], m)  # of twins that no edge joins
-    joined = apart + number
-    many = []
-    for sums in (apart, joined):
-        in_order = xp.sort(sums)
-        many.append((in_order[ALIKE:] == in_order[: max(m - ALIKE, 0)]).any())
-    if not bool(xp.stack(many).any()):
-        return None
-    _, group, count = xp.unique(joined, return_inverse=True, return_counts=True)
-    return xp.where(count[group] > 1, joined, -apart)
-
-
-def walk(graph: CutGraph, labels: Any, k: int) -> Any:
-    """Return the share (m, k) of lazy walks from each row that end in each part.
-
-    Labels below 0 are in no part. Costs N_STEPS products of the graph with k columns.
-    """
-    bk = backend_of(labels)
-    labels = labels if graph.order is None else labels[graph.order]
-    F = (labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)).astype(np.float64)
-    after = bk.xp.empty_like(F)
-    for _ in range(N_STEPS):
-        bk.spmm(graph.steps, F, after, 1.0, -0.5, 0.0)
-        F, after = after, F
-    return F if graph.place is None else F[graph.place]
-
-
-def connected_parts(
-    graph: CutGraph, labels: Any, k: int
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Split clusters into parts that hang together.
-
-    A component that holds a tenth of its cluster is a part. Rows of smaller ones are strays: they
-    go to the part where most walks from them end, and those that reach none to the largest part of
-    their cluster.
-
-    Returns
-    -------
-    part : int32 array of shape (m,)
-    owner, core : int arrays of shape (n_parts,), on the host
-        The cluster of each part, and its rows without strays; None if these are all.
-    """
-    bk = backend_of(labels)
-    xp, m = bk.xp, labels.size
-    S, row = graph.S, graph.entry_row
-    inside = labels[S.indices] == labels[row]
-    indices = xp.where(inside, S.indices, row.astype(S.indices.dtype))
-    count, component = bk.components_of(S.indptr, indices)
-    if count == k:
-        return labels, np.arange(k), None
-    found = xp.empty((2, count), dtype=np.int64)
-    found[0] = bk.bin_sums(component, xp.ones(m), count)
-    found[1, component] = labels
-    sizes, label = bk.to_numpy(found)
-    whole = np.bincount(label, sizes, minlength=k)
-    order = np.lexsort((-np.arange(count), sizes))
-    largest = np.zeros(k, dtype=np.int64)
-    largest[label[order]] = order  # the last one written is the largest
-    is_part = sizes >= np.maximum(2, PIECE * whole[label])
-    is_part[largest[np.unique(label)]] = True
-    number = np.cumsum(is_part) - 1
-    home = number[largest[label]]
-    part = bk.asarray(np.where(is_part, number, -1 - home).astype(np.int32))[component]
-    if not is_part.all():
-        part = _with_strays(bk.xp, graph, part, int(is_part.sum()))
-    return part, label[is_part], sizes[is_part]
-
-
-def _with_strays(xp: ModuleType, graph: CutGraph, part: Any, n_parts: int) -> Any:
-    """Give the strays, marked by -1 - home, to the part where most walks from them end."""
-    near = walk(graph, part, n_parts)
-    best = xp.where(near.any(axis=1), near.argmax(axis=1), -1 - part)
-    return xp.where(part < 0, best, part).astype(np.int32)
 
 
 class Cuts:

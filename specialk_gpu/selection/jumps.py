@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.selection.cut_test import CutGraphs, Parts, touching_pairs
+from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.null_distribution import z_of
+from specialk_gpu.selection.parts import Parts, touching_pairs
 
 __all__ = ["log_p_of_level"]
 

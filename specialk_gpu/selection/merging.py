@@ -8,15 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.selection.cut_test import (
-    Alone,
-    CutGraphs,
-    Measured,
-    Parts,
-    lonely,
-    touching_pairs,
-)
+from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import decisive_log_p
+from specialk_gpu.selection.parts import Alone, Measured, Parts, lonely, touching_pairs
 
 __all__ = ["Tree", "merge"]
 

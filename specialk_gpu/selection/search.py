@@ -21,8 +21,8 @@ from specialk_gpu._result import (
 )
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
-from specialk_gpu.selection.cut_test import CutGraphs, least_gap
-from specialk_gpu.selection.cuts import CutGraph, prepare, walk
+from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.fragments import (
     COLUMNS,
     Resolution,
@@ -32,10 +32,11 @@ from specialk_gpu.selection.fragments import (
 )
 from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
+from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.walks import walk
 
-__all__ = ["Found", "membership", "merged_trees", "polished", "search"]
+__all__ = ["Found", "merged_trees", "search"]
 
-POLISHES = 3
 SHARED_ROWS = 2**14  # from which resolutions are worth threads
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph that the test was calibrated on
 SHOWN = 10  # levels of a path, at least; up to twice the decision
@@ -269,50 +270,6 @@ def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
     """
     able = [tree for tree in trees if tree.n_leaves >= k]
     return next((tree for tree in able if tree.log_p[k - 1] <= log_alpha), able[0])
-
-
-def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tuple[Any, Any]:
-    """Give each row to the cluster where most walks from it end, several times.
-
-    Parameters
-    ----------
-    graph : CutGraph
-    labels : int32 array of shape (m,)
-        In 0, ..., k - 1.
-    k : int
-    rounds : int
-
-    Returns
-    -------
-    labels : int32 array of shape (m,)
-        A round that would leave a cluster without rows is not made, and is the last.
-    shares : float64 array of shape (m, k)
-        Of the walks; a row from which none leads anywhere is in its own cluster.
-    """
-    bk = backend_of(labels)
-    xp = bk.xp
-    shares = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
-    for _ in range(rounds):
-        found = _walk_or_stay(graph, labels, k)
-        new = found.argmax(axis=1).astype(np.int32)
-        if int(xp.bincount(new, minlength=k).min()) == 0:
-            break
-        labels, shares = new, found / found.sum(axis=1, keepdims=True)
-    return labels, shares
-
-
-def membership(W: Any, labels: Any, k: int) -> Any:
-    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    shares = _walk_or_stay(prepare(W), labels, k)
-    return shares / shares.sum(axis=1, keepdims=True)
-
-
-def _walk_or_stay(graph: CutGraph, labels: Any, k: int) -> Any:
-    """Return what `walk` does; a row from which no walk leads is in its own cluster."""
-    xp = backend_of(labels).xp
-    found = walk(graph, labels, k)
-    own = labels[:, None] == xp.arange(k, dtype=labels.dtype)
-    return xp.where(found.any(axis=1)[:, None], found, own)
 
 
 def _polish(

@@ -17,14 +17,19 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed, product
+from specialk_gpu.spectrum.chebyshev import Known, product
+from specialk_gpu.spectrum.components import solve_components
+from specialk_gpu.spectrum.solvers import (
+    Part,
+    Settings,
+    dense_pairs,
+    takes_dense,
+)
 
 __all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
 QUICK_FILTERS, QUICK_RESTARTS = 5, 20  # rounds of the solvers in which pairs come soon
-SMALL = 64  # components up to this size are solved densely in batches
-CROWD = 1e-5  # part of the largest magnitude: closer, one vector hardly tells eigenvalues apart
 FLOOR = {"float32": 1e-5, "float64": 1e-13}  # tolerances below this are out of reach
 
 
@@ -63,29 +68,6 @@ class Eigenpairs(NamedTuple):
     message: str
     solver: str
     n_components: int
-
-
-class _Settings(NamedTuple):
-    """What every component is solved with."""
-
-    solver: str
-    tol: float
-    max_iter: int | None
-    rng: Any
-
-
-class _Part(NamedTuple):
-    """Eigenpairs of g components of s rows each, p of each.
-
-    component (g,), on the host; rows (g, s), values (g, p), vectors (g, s, p).
-    """
-
-    component: np.ndarray
-    rows: Any
-    values: Any
-    vectors: Any
-    solver: str
-    failure: str
 
 
 @on_its_device
@@ -150,11 +132,11 @@ def eigenpairs(
     _check(bk, W, n, solver, tol)
     W, exponent = _within_range(bk, bk.sparse.csr_matrix(W))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
-    settings = _Settings(solver, tol, max_iter, check_random_state(random_state))
+    settings = Settings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)
     known = _known(bk, W, known, n, component, exponent, tol)
     with bk.narrow_block(n):
-        parts, values = _solve_components(bk, W, n, count, component, settings, known)
+        parts, values = solve_components(bk, W, n, count, component, settings, known)
         values, vectors = _merge(bk, W.shape[0], n, parts, values)
         residuals, orthogonality = _verify(bk, W, values, vectors)
     message = " ".join(part.failure for part in parts if part.failure)
@@ -198,8 +180,8 @@ def quick_pairs(A: Any, n: int, tol: float) -> tuple[np.ndarray, Any] | None:
     solver has not converged to `tol` after a few rounds.
     """
     bk, m = backend_of(A), A.shape[0]
-    if _takes_dense(m, n, "auto"):
-        found = _dense(bk, np.zeros(1), bk.xp.arange(m), A.toarray(), n)
+    if takes_dense(m, n, "auto"):
+        found = dense_pairs(bk, np.zeros(1), bk.xp.arange(m), A.toarray(), n)
         return bk.to_numpy(found.values[0]), found.vectors[0]
     if not bk.is_lanczos_faster(A, n):
         pairs = eigenpairs(A, n, tol=tol, max_iter=QUICK_FILTERS, random_state=0)
@@ -311,225 +293,8 @@ def _check(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> None:
 # Components ------------------------------------------------------------------------------------
 
 
-class _Blocks(NamedTuple):
-    """A matrix whose rows are sorted by the size of their component, and by component.
-
-    On the host, of each component in this order, its number and size, and where its rows and
-    entries begin, with one end more. On the device, the rows in this order (m,), and value, row and
-    column (nnz,) of the entries.
-    """
-
-    component: np.ndarray
-    size: np.ndarray
-    row_begin: np.ndarray
-    entry_begin: np.ndarray
-    order: Any
-    data: Any
-    row: Any
-    column: Any
-
-
-def _solve_components(
-    bk: ModuleType,
-    W: Any,
-    n: int,
-    count: int,
-    component: Any,
-    settings: _Settings,
-    known: dict[int, Known],
-) -> tuple[list[_Part], list[np.ndarray]]:
-    """Solve every component for as many pairs as can be among the n largest of all.
-
-    Returns the parts, and the values of each on the host.
-    """
-    m = W.shape[0]
-    if count == 1:
-        own = np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, settings, known.get(0)
-        parts = [_solve(bk, *own)]
-        return parts, _values_on_host(bk, parts)
-    blocks = _sorted_by_size(bk, W, count, component)
-    parts = _solve_small(bk, blocks)
-    large = np.flatnonzero(blocks.size > SMALL)
-    large = large[np.argsort(blocks.component[large])].tolist()
-    # ask each for its share of n, and for more while all that came is among the n largest
-    sizes = blocks.size[large].tolist()
-    spare = min(16, max(2, n // count))
-    asked = [min(size, n, math.ceil(1.3 * n * size / m) + spare) for size in sizes]
-    solved = [
-        _solve_block(bk, blocks, i, wanted, settings, known)
-        for i, wanted in zip(large, asked, strict=True)
-    ]
-    while True:
-        values = _values_on_host(bk, parts + solved)
-        magnitudes = [np.abs(x) for x in values]
-        together = np.concatenate(magnitudes)
-        cut = np.sort(together)[::-1][n - 1] if together.size >= n else 0.0
-        short = False
-        for j, found in enumerate(magnitudes[len(parts) :]):
-            limit = min(sizes[j], n)
-            if asked[j] < limit and float(found.min()) >= cut * (1 - 1e-9):
-                asked[j] = min(limit, 2 * asked[j])
-                solved[j] = _solve_block(bk, blocks, large[j], asked[j], settings, known)
-                short = True
-        if not short:
-            return parts + solved, values
-
-
-def _values_on_host(bk: ModuleType, parts: list[_Part]) -> list[np.ndarray]:
-    """Fetch the values of all parts in one transfer."""
-    values = bk.to_numpy(bk.xp.concatenate([part.values.ravel() for part in parts]))  # a wait
-    return np.split(values, np.cumsum([part.values.size for part in parts])[:-1])
-
-
-def _sorted_by_size(bk: ModuleType, W: Any, count: int, component: Any) -> _Blocks:
-    """Sort a matrix of several components, so that those of equal size lie together."""
-    xp, m = bk.xp, W.shape[0]
-    order = xp.argsort(component, kind="stable")  # rows, component after component
-    component = component[order]
-    end = xp.searchsorted(component, xp.arange(count), side="right")
-    entry_end = xp.cumsum(xp.diff(W.indptr)[order], dtype=np.int64)[end - 1]
-    end, entry_end = bk.to_numpy(xp.stack([end, entry_end]))  # a wait
-    size, n_entries = np.diff(end, prepend=0), np.diff(entry_end, prepend=0)
-    by_size = np.argsort(size, kind="stable")
-    row_begin, entry_begin = (
-        np.concatenate([[0], np.cumsum(x[by_size])]) for x in (size, n_entries)
-    )
-    shift = np.empty(count, dtype=np.int64)
-    shift[by_size] = row_begin[:-1] - (end - size)[by_size]
-    rows = xp.empty_like(order)
-    rows[xp.arange(m) + bk.asarray(shift)[component]] = order
-    content = rows, *_entries(bk, W, rows)
-    return _Blocks(by_size, size[by_size], row_begin, entry_begin, *content)
-
-
-def _entries(bk: ModuleType, W: Any, order: Any) -> tuple[Any, Any, Any]:
-    """Return value, row and column of the entries of W[order][:, order], row after row."""
-    xp, m = bk.xp, W.shape[0]
-    place = xp.empty(m, dtype=np.int64)
-    place[order] = xp.arange(m)
-    row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
-    keys = place[row] * m + place[W.indices]
-    by_key = xp.argsort(keys)
-    keys = keys[by_key]
-    row = keys // m
-    return W.data[by_key], row, keys - row * m
-
-
-def _csr(bk: ModuleType, data: Any, row: Any, column: Any, m: int) -> Any:
-    """Return a matrix of m rows in CSR from its entries, row after row."""
-    xp = bk.xp
-    indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
-    return bk.sparse.csr_matrix((data, column.astype(np.int32), indptr), shape=(m, m))
-
-
-def _dense_blocks(bk: ModuleType, blocks: _Blocks, first: int, stop: int) -> tuple[Any, Any]:
-    """Return the rows (g, s) and the matrices (g, s, s) of components of equal size."""
-    size, begin = int(blocks.size[first]), int(blocks.row_begin[first])
-    entries = slice(int(blocks.entry_begin[first]), int(blocks.entry_begin[stop]))
-    row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
-    dense = bk.xp.zeros((stop - first) * size * size, dtype=blocks.data.dtype)
-    dense[row * size + column % size] = blocks.data[entries]
-    rows = blocks.order[begin : int(blocks.row_begin[stop])]
-    return rows.reshape(-1, size), dense.reshape(-1, size, size)
-
-
-def _solve_small(bk: ModuleType, blocks: _Blocks) -> list[_Part]:
-    """Solve the small components densely, those of equal size in one batch."""
-    xp = bk.xp
-    parts = []
-    for size in np.unique(blocks.size[blocks.size <= SMALL]).tolist():
-        first, stop = np.searchsorted(blocks.size, [size, size + 1]).tolist()
-        step = max(1, 2**24 // size**2)
-        for begin in range(first, stop, step):
-            end = min(begin + step, stop)
-            rows, dense = _dense_blocks(bk, blocks, begin, end)
-            if size == 1:
-                values, vectors = dense[:, 0], xp.ones_like(dense)
-            else:
-                values, vectors = xp.linalg.eigh(dense)
-            parts.append(_Part(blocks.component[begin:end], rows, values, vectors, "dense", ""))
-    return parts
-
-
-def _solve_block(
-    bk: ModuleType,
-    blocks: _Blocks,
-    i: int,
-    n: int,
-    settings: _Settings,
-    known: dict[int, Known],
-) -> _Part:
-    """Solve one large component."""
-    component, size = blocks.component[i : i + 1], int(blocks.size[i])
-    if _takes_dense(size, n, settings.solver):
-        rows, dense = _dense_blocks(bk, blocks, i, i + 1)
-        return _dense(bk, component, rows[0], dense[0], n)
-    begin, end = int(blocks.row_begin[i]), int(blocks.row_begin[i + 1])
-    entries = slice(int(blocks.entry_begin[i]), int(blocks.entry_begin[i + 1]))
-    row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
-    A = _csr(bk, blocks.data[entries], row, column, size)
-    rows, own = blocks.order[begin:end], known.get(int(component[0]))
-    own = None if own is None else own._replace(vectors=own.vectors[rows])
-    return _solve(bk, component, rows, A, n, settings, own)
-
-
-def _solve(
-    bk: ModuleType,
-    component: np.ndarray,
-    rows: Any,
-    A: Any,
-    n: int,
-    settings: _Settings,
-    known: Known | None,
-) -> _Part:
-    """Solve one component with the solver asked for, or chosen by size."""
-    m, (solver, tol, max_iter, rng) = A.shape[0], settings
-    if _takes_dense(m, n, solver):
-        return _dense(bk, component, rows, A.toarray(), n)
-    if solver == "lanczos" or (solver == "auto" and bk.is_lanczos_faster(A, n)):
-        v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
-        values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
-        failure = failure or find_missed(bk, A, values, vectors, tol, rng, max_degree=100)
-        if solver == "lanczos" or not (failure or _is_crowded(bk, values)):
-            return _Part(component, rows[None], values[None], vectors[None], "lanczos", failure)
-    order = bk.locality_order(A)
-    if order is not None:
-        A, rows = _csr(bk, *_entries(bk, A, order), m), rows[order]
-    if known is not None:
-        known = known._replace(vectors=known.vectors if order is None else known.vectors[order])
-        known = known if known.values.size < n else None
-    found = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng, known)
-    values, vectors, failure = found
-    return _Part(component, rows[None], values[None], vectors[None], "chebyshev", failure)
-
-
-def _is_crowded(bk: ModuleType, values: Any) -> bool:
-    """Say whether the smallest magnitudes lie so close that Lanczos may have taken wrong ones."""
-    magnitudes = np.abs(bk.to_numpy(values))
-    return int((magnitudes <= magnitudes.min() + CROWD * magnitudes.max()).sum()) >= 3
-
-
-def _takes_dense(m: int, n: int, solver: str) -> bool:
-    """Say whether a full decomposition is asked for, or best."""
-    return solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n))
-
-
-def _is_dense_faster(m: int, n: int) -> bool:
-    """Say whether a full decomposition beats the filter: see benchmarks/eigen_solvers.py."""
-    return m <= 300 or (m <= 1000 and 5 * n >= m) or 2 * n >= m
-
-
-def _dense(bk: ModuleType, component: np.ndarray, rows: Any, A: Any, n: int) -> _Part:
-    """Return the n pairs of largest magnitude from a full decomposition in float64."""
-    xp = bk.xp
-    values, vectors = xp.linalg.eigh(A.astype(np.float64, copy=False))
-    order = xp.argsort(-xp.abs(values))[:n]
-    values, vectors = values[order].astype(A.dtype), vectors[:, order].astype(A.dtype)
-    return _Part(component, rows[None], values[None], vectors[None], "dense", "")
-
-
 def _merge(
-    bk: ModuleType, m: int, n: int, parts: list[_Part], values: list[np.ndarray]
+    bk: ModuleType, m: int, n: int, parts: list[Part], values: list[np.ndarray]
 ) -> tuple[np.ndarray, Any]:
     """Pick the n largest of all components; ties go by component, so that runs agree.
 

@@ -1,0 +1,172 @@
+"""The graphs in which the cut test looks for gaps."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from specialk_gpu.backend import backend_of
+from specialk_gpu.graph.affinity import knn_graph, normalised, symmetric_graph
+from specialk_gpu.graph.duplicates import duplicate_groups
+from specialk_gpu.graph.neighbors import nearest_neighbors
+from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
+from specialk_gpu.selection.null_distribution import (
+    isolation_log_p,
+    local_dimension,
+    log_p_of,
+)
+from specialk_gpu.selection.valleys import Valleys, halves
+from specialk_gpu.selection.walks import CutGraph, prepare
+
+__all__ = ["CutGraphs", "WIDE"]
+
+NEAR, WIDE = 10, 30  # neighbours of a row in the first graph and in the second
+LEAST_ROWS = 3 * WIDE  # of a set with a second graph: in smaller ones most rows are neighbours
+
+
+class CutGraphs:
+    """The graphs of a set of rows in which the test looks for gaps, each made when it is needed.
+
+    Parameters
+    ----------
+    W : csr_matrix of shape (m, m), or None
+        Symmetric similarities, trusted. With X, the graph of its 10 neighbours, if it is at hand.
+    X : float array of shape (m, d), optional
+        The rows. Duplicates are used once.
+
+    Attributes
+    ----------
+    n_rows : int
+        m.
+    """
+
+    def __init__(self, W: Any, X: Any = None) -> None:
+        self._W, self._X = W, X
+        self.n_rows = W.shape[0] if X is None else X.shape[0]
+        self._widths: dict[tuple[bytes, bool, bool], float] = {}
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the rows are known."""
+        return self._X is not None
+
+    @cached_property
+    def _groups(self) -> Any:
+        """The first of each group of equal rows, and the group of each row; None if all differ."""
+        return None if self._X is None else duplicate_groups(self._X)
+
+    @cached_property
+    def _distinct(self) -> Any:
+        return self._X if self._groups is None else self._X[self._groups[0]]
+
+    @property
+    def n_distinct(self) -> int:
+        """The number of distinct rows."""
+        return self.n_rows if self._groups is None else int(self._groups[0].size)
+
+    def one_part(self) -> Any:
+        """Return the label 0 for all distinct rows."""
+        bk = backend_of(self._W if self._X is None else self._X)
+        return bk.xp.zeros(self.n_distinct, dtype=np.int32)
+
+    def distinct(self, values: Any) -> Any:
+        """Return the values of the distinct rows."""
+        return values if self._groups is None else values[self._groups[0]]
+
+    def spread(self, values: Any) -> Any:
+        """Give every row the value of the distinct row that it equals."""
+        return values if self._groups is None else values[self._groups[1]]
+
+    @cached_property
+    def near(self) -> CutGraph:
+        """The graph that was given, or that of the 10 neighbours of distinct rows."""
+        if self._W is not None and self._groups is None:
+            return prepare(self._W, twins=self._X is None)
+        return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
+
+    @cached_property
+    def nearest(self) -> Any:
+        """The 30 nearest neighbours of each distinct row, or all others if they are fewer."""
+        return nearest_neighbors(self._distinct, min(WIDE, self._distinct.shape[0] - 1)).indices
+
+    @cached_property
+    def _halves(self) -> Any:
+        return halves(self._distinct)
+
+    def valleys(self, part: Any, K: int) -> Valleys:
+        """Return the valleys between parts, where `has_rows`."""
+        return Valleys(self._distinct, self._halves, part, K)
+
+    @property
+    def n_columns(self) -> int:
+        """The number of columns of the rows, or 0."""
+        return 0 if self._X is None else int(self._X.shape[1])
+
+    @property
+    def has_second(self) -> bool:
+        """Whether the rows are known, and enough for a graph of 30 neighbours."""
+        return self._X is not None and self._distinct.shape[0] >= LEAST_ROWS
+
+    @cached_property
+    def wide(self) -> CutGraph:
+        """The graph of 30 neighbours, where `has_second`."""
+        return prepare(normalised(symmetric_graph(backend_of(self._X), self.nearest, None)))
+
+    @cached_property
+    def least_neighbors(self) -> float:
+        """The effective number of neighbours of the row that has fewest: (Σw)² / Σw²."""
+        S, bk = self.near.S, backend_of(self.near.S)
+        if not S.nnz:
+            return 0.0
+        xp, m = bk.xp, S.shape[0]
+        squares = bk.sparse.csr_matrix((S.data**2, S.indices, S.indptr), shape=S.shape)
+        sums = xp.empty((m, 1)), xp.empty((m, 1))
+        for A, out in zip((S, squares), sums, strict=True):  # each row in the order of its entries
+            bk.spmm(A, xp.ones((m, 1)), out, 1.0, 0.0, 0.0)
+        return float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
+
+    def attainable_log_p(self) -> float:
+        """Return the lowest log p that two perfectly separated clusters could reach.
+
+        They are complete graphs, halves of which are joined by an eighth of all rows. Where each
+        row has more neighbours than that leaves room for, they cannot be separate, unless rows are
+        twins: then cuts are known inside complete graphs of any size.
+        """
+        m = self.near.S.shape[0]
+        crowded = m < 2 * (self.least_neighbors + 1) - 1e-6
+        if not self.near.S.nnz or (crowded and self.near.twins is None):
+            return 0.0
+        within = m / 8
+        return float(log_p_of(0.0, within, m / within, "rows" if self.has_rows else "graph"))
+
+    def width(self, rows: Any, *, wide: bool = False, mixed: bool = False) -> float:
+        """Return the weight of the heaviest cut of rows (s,) that no edge joins to others.
+
+        With `mixed`, 0 where walks among them mix slowly.
+        """
+        rows = backend_of(rows).xp.sort(rows)
+        key = backend_of(rows).to_numpy(rows).tobytes(), wide, mixed
+        if key not in self._widths:
+            S = (self.wide if wide else self.near).S
+            measure = heaviest_cut_if_mixed if mixed else heaviest_cut
+            self._widths[key] = measure(S[rows][:, rows])
+        return self._widths[key]
+
+    def log_p_of_isolation(self, rows: Any) -> float:
+        """Return the log p of the gap around rows (s,) of the distinct ones; 0 without rows."""
+        if self._X is None:
+            return 0.0
+        bk, nearest = backend_of(rows), self.nearest
+        inside = bk.xp.zeros(nearest.shape[0], dtype=bool)
+        inside[rows] = True
+        across = inside[nearest] != inside[:, None]
+        nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
+        row = nearer.argmin()[None]
+        near = self._distinct[bk.xp.concatenate([row, nearest[row[0]]])].astype(np.float64)
+        found = bk.to_numpy(bk.xp.concatenate([nearer[row].astype(np.float64), near.ravel()]))
+        n_nearer = int(found[0])
+        own = found[1:].reshape(near.shape)[: n_nearer + 1]
+        return float(isolation_log_p(nearest.shape[0], n_nearer, local_dimension(cdist(own, own))))

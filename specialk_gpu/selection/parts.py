@@ -1,0 +1,379 @@
+"""Parts of a set, unions of them, and the test of pairs of these."""
+
+from __future__ import annotations
+
+import math
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from specialk_gpu.selection.cut_graphs import WIDE, CutGraphs
+from specialk_gpu.selection.cuts import Cuts
+from specialk_gpu.selection.null_distribution import (
+    SHORTEST,
+    decisive_log_p,
+    least_of_two,
+    log_p_of,
+)
+from specialk_gpu.selection.valleys import Valleys, in_windows, valley_log_p
+from specialk_gpu.selection.walks import connected_parts
+
+__all__ = ["Alone", "Measured", "Parts", "has_shortcuts", "lonely", "touching_pairs"]
+
+THIN = 15  # weight of a cut, in the first graph, below which it says little
+SHORTCUTS = 2.5  # factor on the scale of the law for borders with shortcut edges
+SHORT = 25  # length of pairs up to which valleys are looked for
+ROUND, LONGEST = (
+    3,
+    5,
+)  # lengths for a root of the rows: of two round clusters; up to which it is done
+FEW_COLUMNS = 10  # of rows, up to which valleys of pairs that are not short are looked for
+LIGHT = math.log(0.5)  # log p of a cut that is lighter at its border than inside
+CLEAR = math.log(1e-4)  # log p from which a thin border, or an isolated part, needs no second look
+
+
+class Measured(NamedTuple):
+    """What the test has measured of pairs: arrays of shape (p,), on the host.
+
+    Attributes
+    ----------
+    log_p
+        Not multiplied yet.
+    isolation
+        Log p of a gap around one of the two, which holds for any k; mostly 0.
+    between, within, length
+        See `Gap`.
+    doubtful
+        Whether the pair has to be looked at again.
+    density
+        Weight of the edges between the two, for each row of the smaller.
+    law
+        What log_p is of, as in `Gap`.
+    cut
+        Log p of the cut in the first graph.
+    thin
+        Whether the cut in the second graph is to decide.
+    valley
+        Log p of a valley between the two; NaN where none was looked for.
+    """
+
+    log_p: np.ndarray
+    isolation: np.ndarray
+    between: np.ndarray
+    within: np.ndarray
+    length: np.ndarray
+    doubtful: np.ndarray
+    density: np.ndarray
+    law: np.ndarray
+    cut: np.ndarray
+    thin: np.ndarray
+    valley: np.ndarray
+
+    @property
+    def ratio(self) -> np.ndarray:
+        """√(between / within), by which pairs of equal p are ranked."""
+        between = np.maximum(self.between, 0.0)
+        return np.sqrt(between / np.where(self.within > 0, self.within, np.inf))
+
+
+class Alone(NamedTuple):
+    """What is known of a node that no edge joins to others.
+
+    Attributes
+    ----------
+    isolation : float
+        Log p of the gap around it; 0 where its own cut is clear enough.
+    within : float
+        Weight of its own heaviest cut; 0 where its isolation decides.
+    law : {"rows", "graph"}
+    """
+
+    isolation: float
+    within: float
+    law: str
+
+    def log_p(self, n_rows: int, k: int) -> float:
+        """Compare it with one of the other k - 1 clusters: `n_rows` are those of both."""
+        log_p = log_p_of(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law)
+        return float(decisive_log_p(log_p, self.isolation, k))
+
+
+class Parts:
+    """Parts of a set, unions of them, and the test of two of these.
+
+    Parameters
+    ----------
+    graphs : CutGraphs
+    labels : int32 array of shape (m,), of distinct rows
+        In 0, ..., k - 1.
+    k : int
+        Clusters are split into parts that hang together; strays go to the part around them.
+
+    Attributes
+    ----------
+    part : int32 array of shape (m,)
+    owner : int array of shape (2 n_parts,), on the host
+        The cluster of each part, and of unions inside one.
+    cuts : Cuts
+        Of the first graph.
+    """
+
+    def __init__(self, graphs: CutGraphs, labels: Any, k: int) -> None:
+        self._graphs = graphs
+        self.part, self.owner, core = connected_parts(graphs.near, labels, k)
+        self.n_parts = len(self.owner)
+        self.cuts = Cuts(graphs.near, self.part, self.n_parts)
+        self._wide: Cuts | None = None
+        self._valleys: Valleys | None = None
+        self._unions: list[tuple[int, int]] = []
+        core = self.cuts.sizes[: self.n_parts] if core is None else core
+        self.owner, self._core = (np.concatenate([x, np.zeros_like(x)]) for x in (self.owner, core))
+        self._in_wide = np.zeros(2 * self.n_parts, dtype=bool)  # joined to others there alone
+        self._width = np.full(2 * self.n_parts, np.inf)  # of these, in the first graph
+        self._isolation = np.zeros(2 * self.n_parts)
+        self._ahead: dict[tuple[int, int], np.ndarray] = {}  # measured before it was asked for
+
+    def unite(self, a: int, b: int) -> int:
+        """Make the union of two nodes, and return its number."""
+        new = self.cuts.unite(a, b)
+        self.owner[new] = self.owner[a]
+        self._core[new] = self._core[a] + self._core[b]
+        self._unions.append((a, b))
+        return new
+
+    def of_clusters(self) -> np.ndarray:
+        """Unite the parts of each cluster that touch, as strays make them, and return the nodes."""
+        nodes = np.arange(self.n_parts)
+        if nodes.size == self.owner[: nodes.size].max() + 1:
+            return nodes
+        for node in range(2 * self.n_parts):  # unions follow
+            own = nodes[(self.owner[nodes] == self.owner[node]) & (nodes != node)]
+            joined = self.cuts.touching(node, own) if node in nodes else own[:0]
+            if joined.size:
+                new = self.unite(int(joined[0]), node)
+                nodes = np.append(nodes[(nodes != joined[0]) & (nodes != node)], new)
+        return nodes
+
+    def inherit(self, node: int, new: int) -> None:
+        """Take a union to touch what one of the two does, where the other stands alone."""
+        for known in (self._in_wide, self._width, self._isolation):
+            known[new] = known[node]
+
+    def touching(self, node: int, others: np.ndarray) -> np.ndarray:
+        """Return the nodes that edges join to one, where that matters those of the wide graph."""
+        joined = self.cuts.touching(node, others)
+        if not self._in_wide.any():
+            return joined
+        wide = self.wide.touching(node, others)
+        return np.union1d(joined, wide[self._in_wide[wide] | self._in_wide[node]])
+
+    @property
+    def wide(self) -> Cuts:
+        """The cuts of the second graph."""
+        if self._wide is None:
+            self._wide = Cuts(self._graphs.wide, self.part, self.n_parts)
+        for a, b in self._unions[self._wide.n_unions :]:
+            self._wide.unite(a, b)
+        return self._wide
+
+    @property
+    def valleys(self) -> Valleys:
+        """The valleys between nodes."""
+        if self._valleys is None:
+            self._valleys = self._graphs.valleys(self.part, self.n_parts)
+        for a, b in self._unions[self._valleys.n_nodes - self.n_parts :]:
+            self._valleys.unite(a, b)
+        return self._valleys
+
+    def test(self, pairs: np.ndarray, nodes: np.ndarray) -> Measured:
+        """Test the borders of pairs (p, 2) of nodes that touch: look, and again where doubtful."""
+        found = self.look(pairs, nodes)
+        again = np.flatnonzero(found.doubtful)
+        if again.size:
+            second = self.look_again(pairs[again], nodes, Measured(*(x[again] for x in found)))
+            for known, new in zip(found, second, strict=True):
+                known[again] = new
+        return found
+
+    def look(self, pairs: np.ndarray, nodes: np.ndarray, below: float = math.inf) -> Measured:
+        """Test borders in the first graph, and valleys.
+
+        Thick cuts are judged there. Thin ones are doubtful, if they are not clear, their log p is
+        less than `below`, and each side has more rows than a neighbourhood; those of nodes that the
+        second graph alone joins; and in few dimensions valleys, as the pair may be bent.
+        """
+        bk, n, (in_wide, small) = self.cuts.bk, len(pairs), self._kinds(pairs)
+        may_be = pairs[in_wide | ~small]
+        ahead = bk.name == "cuda"  # a wait costs more than what turns out not to be needed
+        valleys_ahead = ahead and self._graphs.has_rows
+        found = [self.cuts.heaviest(pairs)]
+        found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
+        found += [in_windows(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
+        found = _together(bk, found)
+        if ahead and self._wide is not None:
+            second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
+            self._ahead |= dict(zip(map(tuple, may_be.tolist()), second, strict=True))
+        between, within = self.cuts.borders(pairs, found[0])
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
+        log_p = log_p_of(between, within, length, "graph")
+        law, thin = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
+        if self._graphs.has_rows:
+            thick = within >= THIN
+            log_p = np.where(thick, log_p_of(between, within, length, "rows"), log_p)
+            law[thick] = "rows"
+            if self._graphs.has_second:
+                thin = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
+        rows = found[-1] if valleys_ahead else None
+        valley = self._valley(pairs, nodes, log_p, length, rows)
+        within = np.where(in_wide, self._width[pairs].min(axis=1), within)
+        first = log_p, thin, valley
+        log_p, law = _better(log_p, law, valley)
+        doubtful = thin | (self._may_be_bent & (law == "valley") & (log_p < LIGHT))
+        return self._measured(pairs, log_p, between, within, length, doubtful, law, *first)
+
+    def _kinds(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Say which pairs the second graph alone joins, and which have a side of few rows."""
+        in_wide = self._in_wide[pairs].any(axis=1)
+        return in_wide, self._core[pairs].min(axis=1) <= WIDE
+
+    def look_again(self, pairs: np.ndarray, nodes: np.ndarray, first: Measured) -> Measured:
+        """Test thin borders in the second graph, and valleys of pairs that may be bent."""
+        cut, valley, thin = first.cut.copy(), first.valley.copy(), np.flatnonzero(first.thin)
+        between, within, length = first.between.copy(), first.within.copy(), first.length.copy()
+        law = np.where(within >= THIN, "rows", "graph").astype(object)
+        if thin.size:
+            between[thin], within[thin] = self._in_second(pairs[thin])
+            length[thin] = self.cuts.sizes[pairs[thin]].sum(axis=1)
+            length[thin] /= np.maximum(within[thin], SHORTEST)
+            shortcuts = has_shortcuts(first.within[thin], within[thin])
+            wider = np.where(shortcuts, SHORTCUTS, 1.0)
+            cut[thin] = log_p_of(between[thin], within[thin], length[thin], "rows", wider)
+            law[thin] = np.where(shortcuts, "shortcuts", "rows")
+        if self._may_be_bent:
+            asked = np.flatnonzero((valley < cut) & (valley < LIGHT))
+            if asked.size:
+                bent = self.valleys.are_bent(pairs[asked], nodes)
+                valley[asked] = np.where(bent, 0.0, valley[asked])
+        log_p, law = _better(cut, law, valley)
+        doubtful = np.zeros(len(pairs), dtype=bool)
+        kept = first.cut, first.thin, valley
+        return self._measured(pairs, log_p, between, within, length, doubtful, law, *kept)
+
+    def _in_second(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Measure cuts in the second graph, if that was not done with the first look."""
+        if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
+            return tuple(np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T)
+        return self.wide.measure(pairs)
+
+    @property
+    def _may_be_bent(self) -> bool:
+        """Whether rows have few columns: curved clusters are met, and can be told."""
+        return 0 < self._graphs.n_columns <= FEW_COLUMNS
+
+    def _valley(
+        self,
+        pairs: np.ndarray,
+        nodes: np.ndarray,
+        log_p: np.ndarray,
+        length: np.ndarray,
+        rows: np.ndarray | None,
+    ) -> np.ndarray:
+        """Return the log p of valleys; NaN where the cut is clear, or not looked for.
+
+        The log p and lengths are those of cuts in the first graph; rows are counted if need be.
+        """
+        found = np.full(len(pairs), np.nan)
+        if not self._graphs.has_rows:
+            return found
+        spread = np.sqrt(self.cuts.sizes[pairs].sum(axis=1))
+        asked = length <= SHORT
+        if self._may_be_bent:
+            asked |= (length <= LONGEST * spread) & (log_p < LIGHT)
+        asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
+        if asked.size:
+            deep = length[asked] > np.maximum(SHORT, ROUND * spread[asked])
+            if rows is None:
+                counts = self.valleys.counts(pairs[asked], nodes)
+                rows = self.cuts.bk.to_numpy(in_windows(counts))
+            else:
+                rows = rows[:, asked]
+            found[asked] = valley_log_p(rows, deep)
+        return found
+
+    def valleys_of_short(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+        """Return the log p of valleys of short pairs, however clear the cut; NaN for others."""
+        within = self.cuts.measure(pairs)[1]
+        length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
+        return self._valley(pairs, nodes, np.zeros(len(pairs)), length, None)
+
+    def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
+        *found, law, cut, thin, valley = found
+        density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
+        isolation = self._isolation[pairs].min(axis=1)
+        return Measured(log_p, isolation, *found, density, law, cut, thin, valley)
+
+    def alone(self, node: int, others: np.ndarray) -> Alone | None:
+        """Look at a node that no edge of the first graph joins to others.
+
+        Returns None if edges of the second graph do, and are to decide: then its pairs are tested.
+        """
+        graphs, core = self._graphs, self._core[node]
+        rows = self.cuts.rows(node)
+        if graphs.has_rows:
+            within = graphs.width(rows, mixed=True)
+            found = Alone(0.0, within, "rows" if within >= THIN else "graph")
+            if found.log_p(self.part.size, self.n_parts + 1) <= CLEAR:
+                return found  # and the neighbours of all rows need not be known
+        isolation = graphs.log_p_of_isolation(rows)
+        if isolation <= CLEAR:
+            return Alone(isolation, 0.0, "rows")
+        within = graphs.width(rows)
+        thick = graphs.has_rows and within >= THIN
+        found = Alone(isolation, within, "rows" if thick else "graph")
+        if thick or core <= WIDE or not graphs.has_second:
+            return found
+        if found.log_p(self.part.size, 2) <= CLEAR:
+            return found
+        if self.wide.touching(node, others).size:
+            self._in_wide[node], self._isolation[node] = True, isolation
+            self._width[node] = within
+            return None
+        return Alone(isolation, graphs.width(rows, wide=True), "rows")
+
+
+def _together(bk: ModuleType, arrays: list[Any]) -> list[np.ndarray]:
+    """Move arrays to the host with one wait."""
+    flat = bk.to_numpy(bk.xp.concatenate([x.ravel() for x in arrays]))
+    ends = np.cumsum([x.size for x in arrays])[:-1]
+    return [x.reshape(y.shape) for x, y in zip(np.split(flat, ends), arrays, strict=True)]
+
+
+def _better(
+    log_p: np.ndarray, law: np.ndarray, valley: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the p of the better of the cut and the valley, where both were looked at; what of."""
+    best = np.where(np.isnan(valley), log_p, least_of_two(log_p, valley))
+    return best, np.where(valley < log_p, "valley", law)
+
+
+def has_shortcuts(near: Any, wide: Any) -> Any:
+    """Say whether a cut weighs more in the wide graph than its length in the near one explains.
+
+    Across a plane that is 1.7 times as much, across a line, of two or three rows, three times.
+    """
+    return wide > 2 * near + 6
+
+
+def lonely(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
+    """Return what is known of a node, if no edge joins it to others; else nothing."""
+    if not (others != node).any() or parts.cuts.touching(node, others).size:
+        return {}
+    found = parts.alone(node, others)
+    return {} if found is None else {node: found}
+
+
+def touching_pairs(parts: Parts, nodes: np.ndarray) -> np.ndarray:
+    """Return the pairs (p, 2) of nodes that edges join, the smaller number first."""
+    pairs = [(i, j) for i in nodes.tolist() for j in parts.touching(i, nodes).tolist() if i < j]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
