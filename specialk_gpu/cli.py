@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import specialk_gpu
+from specialk_gpu._arguments import PARAMETERS, Parser, image_shape
+from specialk_gpu._printing import path_rows, print_results, summary
 
 __all__ = ["main"]
 
@@ -75,82 +77,8 @@ def _one_line(message):
 # -- options --------------------------------------------------------------------------------------
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message):
-        msg = f"{message} (see {self.prog} --help)"
-        raise ValueError(msg)
-
-
-def _integer_or(word, meaning):
-    def parse(text):
-        if text == word:
-            return meaning
-        try:
-            return int(text)
-        except ValueError:
-            msg = f"expected an integer or {word!r}, got {text!r}"
-            raise argparse.ArgumentTypeError(msg) from None
-
-    return parse
-
-
-def _image_shape(text):
-    try:
-        height, width = map(int, text.lower().split("x"))
-    except ValueError:
-        height = width = 0
-    if min(height, width) < 1:
-        msg = f"expected height x width, such as 28x28, got {text!r}"
-        raise argparse.ArgumentTypeError(msg)
-    return height, width
-
-
-_INTEGER = {"type": int, "metavar": "N"}
-_NUMBER = {"type": float, "metavar": "X"}
-
-# The parameters of SpecialK that `fit` offers. Those not given are not passed, so that the
-# defaults and their checks stay in one place, the estimator.
-_PARAMETERS = {
-    "affinity": {
-        "choices": ("nearest_neighbors", "radius_neighbors", "precomputed"),
-        "help": "graph to build, or 'precomputed' when INPUT is a graph (nearest_neighbors)",
-    },
-    "n_neighbors": _INTEGER | {"help": "neighbours of each point in the graph (10)"},
-    "coverage": _NUMBER | {"help": "radius graph: share of points with neighbours (0.99)"},
-    "metric": {"choices": ("euclidean", "cosine"), "help": "distance between points (euclidean)"},
-    "weights": {"choices": ("connectivity", "distance"), "help": "edge weights (connectivity)"},
-    "n_components": {
-        "type": _integer_or("auto", "auto"),
-        "metavar": "{N,auto}",
-        "help": "eigenvectors (auto: one for each fragment; zz_top: 200 or 1000)",
-    },
-    "alpha": _NUMBER | {"help": "level above which two clusters are one (0.05; zz_top: 0.01)"},
-    "n_clusters": _INTEGER | {"help": "exactly this many clusters, without a test"},
-    "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
-    "max_clusters": _INTEGER | {"help": "largest number of clusters (none; zz_top: 50)"},
-    "full_path": {"action": "store_true", "help": "show all of the path, beyond the decision"},
-    "criterion": {
-        "choices": ("cut", "zz_top"),
-        "help": "what decides: the cut test, or the paper's ZZ Top Bound (cut)",
-    },
-    "stopping": {"choices": ("first", "watershed"), "help": "zz_top: rule (first)"},
-    "n_init": _INTEGER | {"help": "zz_top: restarts of k-means (10)"},
-    "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
-    "drop_correlated": _NUMBER | {"help": "drop eigenvectors more correlated than this (none)"},
-    "n_kmeans_components": {
-        "type": _integer_or("all", None),
-        "metavar": "{N,all}",
-        "help": "zz_top: columns of the embedding that k-means sees (50)",
-    },
-    "n_pairs": _INTEGER | {"help": "zz_top: test only the N pairs of highest cut (all)"},
-    "tol": _NUMBER | {"help": "largest residual of an eigenpair (1e-8)"},
-    "backend": {"choices": ("auto", "numpy", "cuda"), "help": "where to compute (auto)"},
-    "random_state": _INTEGER | {"help": "seed; the same seed gives the same answer"},
-}
-
-
 def _parser():
-    parser = _Parser(prog="specialk-gpu", description="Cluster data without being told k.")
+    parser = Parser(prog="specialk-gpu", description="Cluster data without being told k.")
     version = f"specialk-gpu {specialk_gpu.__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -163,13 +91,13 @@ def _parser():
     fit.add_argument("--summary", **path, help="write path, timings and versions here, as JSON")
     fit.add_argument("--model", **path, help="keep the fitted model here, as .npz, for predict")
     fit.add_argument("--report", **path, help="write a page about the result here, as .html")
-    shape = {"type": _image_shape, "metavar": "HxW"}
+    shape = {"type": image_shape, "metavar": "HxW"}
     fit.add_argument("--image-shape", **shape, help="rows are images: show some in the report")
     fit.add_argument("--true-labels", **path, help="known labels, to report the NMI with them")
     _add_input_options(fit)
     fit.add_argument("--quiet", action="store_true", help="print no table and no progress")
     method = fit.add_argument_group("method", "In brackets: what holds without the option.")
-    for name, settings in _PARAMETERS.items():
+    for name, settings in PARAMETERS.items():
         method.add_argument(f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, **settings)
 
     predict = commands.add_parser("predict", help="cluster new rows by a kept model")
@@ -242,7 +170,7 @@ def _fit(options, warned):
     if options.image_shape and not options.report:
         msg = "--image-shape is for the report; name it with --report"
         raise ValueError(msg)
-    parameters = {name: value for name, value in vars(options).items() if name in _PARAMETERS}
+    parameters = {name: value for name, value in vars(options).items() if name in PARAMETERS}
     X, names = _read(options, options.input)
     if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
         msg = f"--image-shape must have as many pixels as the rows have columns ({X.shape[1]})"
@@ -256,12 +184,12 @@ def _fit(options, warned):
     model, seconds = _cluster(X, parameters, quiet=options.quiet)
     if names and parameters.get("affinity") != "precomputed":
         model.feature_names_in_ = np.array(names, dtype=object)
-    rows = _path_rows(model, true_labels)
+    rows = path_rows(model, true_labels)
     try:
         if options.output:
             files.write_labels(options.output, model.labels_)
         if options.summary:
-            text = json.dumps(_summary(model, rows, seconds, warned), indent=2, allow_nan=False)
+            text = json.dumps(summary(model, rows, seconds, warned), indent=2, allow_nan=False)
             options.summary.write_text(f"{text}\n", encoding="utf-8")
         if options.model:
             model.save(options.model)
@@ -270,7 +198,7 @@ def _fit(options, warned):
             source = options.input.name
             model.report(options.report, X=shown, image_shape=options.image_shape, source=source)
     finally:  # a full disk does not take the answer with it
-        _print_results(model, rows, seconds, table=not options.quiet)
+        print_results(model, rows, seconds, table=not options.quiet)
 
 
 def _read(options, path):
@@ -338,7 +266,7 @@ def _demo(options, _warned):
             images = {"X": X, "image_shape": (8, 8)} if options.data == "digits" else {}
             model.report(options.report, source=options.data, **images)
     finally:
-        _print_results(model, _path_rows(model, y), seconds, table=True)
+        print_results(model, path_rows(model, y), seconds, table=True)
 
 
 def _info(_options, _warned):
@@ -413,100 +341,6 @@ def _cluster(X, parameters, *, quiet):
 
 
 # -- results --------------------------------------------------------------------------------------
-
-
-def _path_rows(model, true_labels=None):
-    """Return the path as a list of dicts that JSON can hold, with the NMI if labels are known."""
-    from sklearn.metrics import normalized_mutual_info_score
-
-    rows = []
-    for step in model.path_:
-        log_p = _finite(step.log_p)
-        row = {
-            "k": int(step.k),
-            "log_p": log_p,
-            "log10_p": None if log_p is None else log_p / math.log(10),
-            "pair": None if step.pair is None else [int(cluster) for cluster in step.pair],
-            "accepted": bool(step.accepted),
-            "reason": str(step.reason),
-        }
-        for name in ("log_p_level", "log_zz_top", "inertia"):
-            if getattr(step, name) is not None:
-                row[name] = _finite(getattr(step, name))
-        if true_labels is not None:
-            row["nmi"] = float(normalized_mutual_info_score(true_labels, step.labels))
-        rows.append(row)
-    return rows
-
-
-def _finite(number):
-    return float(number) if number is not None and math.isfinite(number) else None
-
-
-def _summary(model, rows, seconds, warned):
-    import numpy as np
-
-    from specialk_gpu._environment import package_versions, peak_bytes
-    from specialk_gpu.backend import get_backend
-
-    backend = get_backend(model.backend_).describe()
-    return {
-        "n_clusters": int(model.n_clusters_),
-        "criterion": model.path_.criterion,
-        "cluster_sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
-        "limit_reached": bool(model.limit_reached_),
-        "n_samples": len(model.labels_),
-        "n_features": int(model.n_features_in_),
-        "parameters": model.get_params(),
-        "path": rows,
-        "seconds": seconds,
-        "timings": {stage: float(spent) for stage, spent in model.timings_.items()},
-        "peak_memory_bytes": peak_bytes(),
-        "backend": model.backend_,
-        "devices": backend["devices"],
-        "machine": {"system": platform.platform(), "cpu_count": os.cpu_count()},
-        "versions": package_versions() | backend["versions"],
-        "warnings": warned,
-    }
-
-
-def _print_path(rows, n_clusters, criterion):
-    """Print the path as a table, headed by the name of the rule; a star marks the answer."""
-    if criterion == "cut":
-        columns, rule = {"p": "log_p", "own p": "log_p_level"}, "cut test"
-    else:
-        columns, rule = {"log10 p": "log10_p", "inertia": "inertia"}, "ZZ Top Bound"
-    table = [["", "k", *columns, "pair", "accepted", f"reason ({rule})"]]
-    for row in rows:
-        cells = ["*" if row["k"] == n_clusters else "", str(row["k"])]
-        cells += [_shown(row.get(name), name, criterion) for name in columns.values()]
-        cells.append("-" if row["pair"] is None else "{}, {}".format(*row["pair"]))
-        table.append([*cells, "yes" if row["accepted"] else "no", row["reason"]])
-    if rows and "nmi" in rows[0]:
-        for cells, nmi in zip(table, ["NMI", *(f"{row['nmi']:.3f}" for row in rows)], strict=True):
-            cells.insert(-1, nmi)
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for cells in table:
-        padded = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
-        print("  ".join([*padded[:-1], cells[-1]]))
-
-
-def _shown(number, name, criterion):
-    """Lay out a number of the path."""
-    from specialk_gpu.inspection.diagnostics import in_words
-
-    if number is None:
-        return "-"
-    if criterion == "cut":
-        return in_words(number, criterion)
-    return f"{number:.5g}" if name == "inertia" else f"{number:.2f}"
-
-
-def _print_results(model, rows, seconds, *, table):
-    if table:
-        _print_path(rows, model.n_clusters_, model.path_.criterion)
-    noun = "cluster" if model.n_clusters_ == 1 else "clusters"
-    print(f"k = {model.n_clusters_} {noun} (backend {model.backend_}, {seconds:.1f} s)")
 
 
 # -- stderr ---------------------------------------------------------------------------------------

@@ -24,8 +24,9 @@ from scipy import sparse
 
 from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
+from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.affinity import normalised
-from specialk_gpu.spectrum import chebyshev, orthonormal
+from specialk_gpu.spectrum import chebyshev, filter, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
@@ -452,8 +453,8 @@ def test_other_types_are_named(W, n):
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_products_shared_by_threads_have_the_same_bits(monkeypatch, threads):
-    monkeypatch.setattr(cpu, "SHARED_ENTRIES", 0)
-    monkeypatch.setattr(cpu, "n_threads", lambda: threads)
+    monkeypatch.setattr(matrices, "SHARED_ENTRIES", 0)
+    monkeypatch.setattr(matrices, "n_threads", lambda: threads)
     A = sparse.random(300, 300, 0.05, "csr", random_state=0)
     A.data[A.indptr[40] : A.indptr[90]] = A.data[A.indptr[280] :] = 0
     A.eliminate_zeros()  # rows without entries, the last of all among them
@@ -627,8 +628,8 @@ def test_a_filter_round_takes_two_to_six_waits(waits, monkeypatch, name, dtype):
     W, _, n = family(name)
     rounds, special = [], set()
 
-    def wrap(function, before, after):
-        run = getattr(chebyshev, function)
+    def wrap(module, function, before, after):
+        run = getattr(module, function)
 
         def wrapped(*args, **kwargs):
             before()
@@ -636,16 +637,16 @@ def test_a_filter_round_takes_two_to_six_waits(waits, monkeypatch, name, dtype):
             after()
             return found
 
-        monkeypatch.setattr(chebyshev, function, wrapped)
+        monkeypatch.setattr(module, function, wrapped)
 
     def end_round():
         rounds.append((counted.waits, tuple(sorted(special))))
         special.clear()
 
-    for function in ("_expanded", "_replace_dependent"):
-        wrap(function, partial(special.add, function), int)
+    for module, function in ((chebyshev, "_expanded"), (orthonormal, "_replace_dependent")):
+        wrap(module, function, partial(special.add, function), int)
     for function in ("_spectrum", "_rayleigh_ritz"):
-        wrap(function, int, end_round)
+        wrap(chebyshev, function, int, end_round)
     A, rng = bk.operator(csr(bk, W, dtype)), np.random.RandomState(0)
     with waits() as counted:
         chebyshev.chebyshev(bk, A, n, RESIDUAL_TOL[dtype], 100, rng)
@@ -683,13 +684,13 @@ def test_panels_are_filled_up_to_rows_of_32_bytes_and_the_bits_stay(
     )
     V, residuals = (rng.normal(size=(60, width)).astype(np.float32) for _ in range(2))
     residuals = bk.asarray(residuals) if with_residuals else None
-    theta, interval = np.linspace(1, 0.5, width), chebyshev._interval(-0.4, 0.4, 1.0)
+    theta, interval = np.linspace(1, 0.5, width), filter.interval_of(-0.4, 0.4, 1.0)
     found = []
     for multiple in (1, 8) if bk.name == "numpy" else (1, bk.panel_multiple):
         monkeypatch.setattr(bk, "panel_multiple", multiple)
         widths.clear()
         found.append(bk.asarray(V.copy()))
-        chebyshev._filter(bk, single, found[-1], residuals, theta, 4, interval)
+        filter.apply_filter(bk, single, found[-1], residuals, theta, 4, interval)
     assert widths
     assert all(4 * own % 32 == 0 for own in widths)
     np.testing.assert_array_equal(*map(bk.to_numpy, found))

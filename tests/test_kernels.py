@@ -1,5 +1,6 @@
 """The CUDA kernels, and what backend/gpu.py does around them, against the NumPy backend."""
 
+from importlib import import_module
 from inspect import isfunction, signature
 from types import SimpleNamespace
 
@@ -49,6 +50,11 @@ class HostArrays:
         if type(x) is tuple:
             return tuple(self.to_host(one) for one in x)
         return self.bk.to_numpy(x) if isinstance(x, self.bk.xp.ndarray) else x
+
+
+def part(name):
+    """Return a part of the CUDA backend."""
+    return import_module(f"specialk_gpu.backend.gpu.{name}")
 
 
 @pytest.fixture
@@ -178,9 +184,11 @@ def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m
     dense = 0.75 * (dense | dense.T)
     dense[m // 2] = dense[:, m // 2] = 0
     with monkeypatch.context() as patch:
-        patch.setattr(gpu.bk, "tile_bytes", 2**31 if panels == 1 else 30 * m)  # or row by row
+        patch.setattr(
+            part("matrices"), "tile_bytes", 2**31 if panels == 1 else 30 * m
+        )  # or row by row
         A = gpu.operator(scipy.sparse.csr_matrix(dense.astype(dtype)))
-    assert isinstance(A, gpu._Indicator)
+    assert isinstance(A, part("matrices")._Indicator)
     assert (A.shape, A.dtype) == ((m, m), dtype)
     X, before = rng.standard_normal((2, m, 10))
     X = (X * 10.0 ** rng.integers(-9, 9, size=10)).astype(dtype)
@@ -188,7 +196,7 @@ def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m
     out = before.astype(dtype)
     n_pieces = {np.float32: 3, np.float64: 5}[dtype]
     budget = 4 * 6 * m * n_pieces * 10 // panels + 1
-    monkeypatch.setattr(gpu.bk, "free_memory", lambda: budget)
+    monkeypatch.setattr(part("matrices"), "free_memory", lambda: budget)
     source, weights = before.astype(dtype)[::-1].copy(), np.arange(10).astype(dtype)
     gpu.spmm(A, X, out, 2.5, 0.25, -1.0, source, weights)
     expected = 2.5 * (dense @ X.astype(float) - 0.25 * X.astype(float)) - before.astype(dtype)
@@ -214,14 +222,14 @@ def test_only_dense_matrices_of_equal_entries_become_indicators(gpu, monkeypatch
     assert gpu.operator(sparse) is sparse
     assert gpu.operator(weighted) is weighted
     assert gpu.operator(ones) is not ones
-    monkeypatch.setattr(gpu.bk, "free_memory", lambda: 90)
+    monkeypatch.setattr(part("matrices"), "free_memory", lambda: 90)
     assert gpu.operator(ones) is ones
 
 
 def test_sums_of_pieces_stay_exact_in_the_fullest_row(gpu, monkeypatch):
     m = 8200  # more than 2^13
     row = np.ones(m), (np.zeros(m, dtype=int), np.arange(m))
-    monkeypatch.setattr(gpu.bk, "DENSE_FROM", 0)
+    monkeypatch.setattr(part("matrices"), "DENSE_FROM", 0)
     bits = gpu.operator(scipy.sparse.csr_matrix(row, shape=(m, m))).bits
     assert 2**23 <= m * 2**bits <= 2**24
 
@@ -406,14 +414,14 @@ def test_segment_sums_of_a_labelling_do_not_depend_on_the_others(gpu, monkeypatc
     rng = np.random.default_rng(0)
     X = rng.standard_normal((150, 7))
     labels = rng.integers(60, size=(3, 150)).astype(np.int32)
-    monkeypatch.setattr(gpu.bk, "SUM_BYTES", 1)  # one labelling after another
+    monkeypatch.setattr(part("lloyd"), "SUM_BYTES", 1)  # one labelling after another
     for bk in (gpu, cpu):
         whole = bk.segment_sum(X, labels, 60)
         for r in range(3):
             k = int(labels[r].max()) + 1
             alone = bk.segment_sum(X, labels[r : r + 1], k)
-            for one, part in zip(whole, alone, strict=True):
-                assert one[r, :k].tolist() == part[0].tolist()
+            for one, other in zip(whole, alone, strict=True):
+                assert one[r, :k].tolist() == other[0].tolist()
 
 
 @pytest.mark.parametrize("m", [1, 5, 256, 257, 700, 8200, 20000])

@@ -25,15 +25,19 @@ from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._progress import tell
 from specialk_gpu.backend import map_tiles
+from specialk_gpu.spectrum.filter import (
+    DRIFT,
+    GROWTH,
+    NARROW,
+    apply_filter,
+    filter_degree,
+    interval_of,
+)
 from specialk_gpu.spectrum.orthonormal import finish, orthonormalise, wide_panels
 
 __all__ = ["chebyshev", "find_missed", "product"]
 
-MAX_DEGREE = 1000
 ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-DRIFT = 0.05  # with δ the residual of what is locked, growth beyond (DRIFT / δ)² spoils the block
-NARROW = 0.02  # a filter for a narrower interval, relative to the scale, needs float64
-GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio that a filter may make
 
 
 def product(bk: ModuleType, A: Any, X: Any) -> Any:
@@ -41,22 +45,6 @@ def product(bk: ModuleType, A: Any, X: Any) -> Any:
     out = bk.xp.empty_like(X)
     bk.spmm(A, X, out, 1.0, 0.0, 0.0)
     return out
-
-
-class _Interval(NamedTuple):
-    """The part of the spectrum that the filter damps: T_d((A - centre)/half)."""
-
-    centre: float
-    half: float
-
-    def growth(self, value: float) -> float:
-        """Return g with |T_d| ≈ e^(d g)/2 at `value`; 0 inside the interval."""
-        return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
-
-
-def _interval(low: float, high: float, scale: float) -> _Interval:
-    """Damp [low, high], which may be empty or a point."""
-    return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 
 
 def random_block(bk: ModuleType, m: int, width: int, seed: int, dtype: Any) -> Any:
@@ -134,13 +122,15 @@ def chebyshev(
         # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
         # high degree, is to cut clearly below, to add what A does to the block, and to widen it.
         edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
-        interval = _interval(max(low, -edge), edge, scale)
+        interval = interval_of(max(low, -edge), edge, scale)
         bearable = GROWTH[dtype.name], min(1.2 * GROWTH[dtype.name], 2 * math.log(DRIFT / loosest))
-        degree = _degree(interval, scale, theta[n_locked], theta[n - 1], worst / tol, bearable)
+        degree = filter_degree(
+            interval, scale, theta[n_locked], theta[n - 1], worst / tol, bearable
+        )
         if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
             degree = max(1, degree // 2)
         matrix = A if stuck or interval.half < NARROW * scale else single
-        _filter(bk, matrix, V, residuals, theta[n_locked:], degree, interval)
+        apply_filter(bk, matrix, V, residuals, theta[n_locked:], degree, interval)
         residuals = None
         gram, replaced = orthonormalise(bk, V, locked, rng)
         if stuck:
@@ -232,100 +222,6 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
     return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
 
 
-def _degree(
-    interval: _Interval,
-    scale: float,
-    top: float,
-    last: float,
-    reduction: float,
-    bearable: tuple[float, float],
-) -> int:
-    """Choose the degree: enough to converge, no more than can be borne, at most 1000.
-
-    `top` is the largest Ritz value not locked, `last` the n-th, `reduction` the factor still
-    missing, `bearable` the logarithms of the growth allowed at `top` and at `scale`. Locked
-    vectors return with the growth at `scale`, from rounding and from what they lack: orthogonal
-    to a vector that is off by δ, the block holds δ of the eigenvector, and projecting out what
-    that has grown to leaves δ of it.
-    """
-    limits = [
-        growth / max(interval.growth(value), 1e-6)
-        for growth, value in zip(bearable, (top, scale), strict=True)
-    ]
-    needed = math.log(20 * max(reduction, 1.0)) / max(interval.growth(last), 1e-6)
-    return max(1, int(min(*limits, needed + 1, MAX_DEGREE)))
-
-
-def _filter(
-    bk: ModuleType,
-    A: Any,
-    V: Any,
-    residuals: Any | None,
-    theta: np.ndarray,
-    degree: int,
-    interval: _Interval,
-) -> None:
-    """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length.
-
-    The recurrence runs in the dtype of A. With `residuals` (A - theta) V the filter is applied to
-    them alone; without, to V itself.
-    """
-    xp = bk.xp
-    x = (theta - interval.centre) / interval.half
-    weights, heads = _residual_weights(x, degree, interval.half)
-    weights, heads = bk.asarray(weights, A.dtype), bk.asarray(heads, V.dtype)
-
-    def run(columns: slice) -> None:
-        v = V[:, columns]
-        if residuals is None:
-            before = _filled_up(bk, v, A.dtype)
-            now, source = xp.empty_like(before), None
-            bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
-        else:
-            source = _filled_up(bk, residuals[:, columns], A.dtype)
-            own = _filled_up(bk, weights[:, columns], A.dtype)
-            before, now = xp.zeros_like(source), source * own[0]
-        for j in range(1, degree):
-            scale = own[j] if source is not None else None
-            bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
-            before, now = now, before
-        now = now[:, : v.shape[1]]
-        if source is not None:
-            del before, source
-            filtered, now = now, v * heads[columns]
-            now += filtered
-        norm = xp.sqrt(bk.column_dots(now, now))
-        now /= xp.where(norm > 0, norm, 1)
-        V[:, columns] = now
-
-    bk.map_chunks(run, bk.panels(V.shape[1]))
-
-
-def _filled_up(bk: ModuleType, v: Any, dtype: Any) -> Any:
-    """Return columns (m, w), and zeros beside them so that all rows begin where memory is read."""
-    width = -(-v.shape[1] // bk.panel_multiple) * bk.panel_multiple
-    if width == v.shape[1]:
-        return bk.xp.ascontiguousarray(v, dtype=dtype)
-    whole = bk.xp.zeros((v.shape[0], width), dtype=dtype)
-    whole[:, : v.shape[1]] = v
-    return whole
-
-
-def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors of r, (degree, w), and of v, (w,), divided by T_degree(x) where it grows.
-
-    That is 2T_j(x)/half, half as much for j = 0, and T_degree(x).
-    """
-    j = np.arange(degree + 1)[:, None]
-    inside, outside = np.clip(x, -1, 1), np.arccosh(np.maximum(np.abs(x), 1))
-    decay = np.exp((j - degree) * outside) * (1 + np.exp(-2 * j * outside))
-    decay = decay / (1 + np.exp(-2 * degree * outside)) * np.where(x < 0, -1.0, 1.0) ** (j - degree)
-    values = np.where(np.abs(x) > 1, decay, np.cos(j * np.arccos(inside)))
-    weights = 2 * values[:-1] / half
-    weights[0] /= 2
-    return weights, values[-1]
-
-
 def _expanded(
     bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any, *, foreseen: bool
 ) -> Any:
@@ -403,14 +299,14 @@ def find_missed(
         return ""
     magnitudes = np.abs(bk.to_numpy(values))
     scale, cut = float(magnitudes.max()), float(magnitudes.min())
-    interval = _interval(-cut, cut, scale or 1.0)
+    interval = interval_of(-cut, cut, scale or 1.0)
     limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
     degree = max(1, min(max_degree, int(limit)))
     block = random_block(bk, m, width, rng.randint(2**32), A.dtype)
     single = bk.as_float32(A)
     for _ in range(max(2, min(8, 3 * max_degree // degree))):
         block -= V @ (V.T @ block)
-        _filter(bk, single, block, None, np.zeros(width), degree, interval)
+        apply_filter(bk, single, block, None, np.zeros(width), degree, interval)
     finish(bk, block, orthonormalise(bk, block, V, rng)[0])
     image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
     largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5

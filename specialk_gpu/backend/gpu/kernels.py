@@ -1,0 +1,27 @@
+"""Kernels of our own, compiled at first use."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+__all__ = ["WARPS", "kernel_of"]
+
+WARPS = 8  # per block
+
+
+@cache
+def _module(source: str) -> cp.RawModule:
+    """Compile kernels/`source`.cu at first use; CuPy keeps the binary on disk."""
+    code = files("specialk_gpu.backend").joinpath("kernels", f"{source}.cu").read_text()
+    return cp.RawModule(code=code, options=("-std=c++17",))
+
+
+@cache
+def kernel_of(source: str, function: str, dtype: Any) -> Any:
+    """Return a function of kernels/`source`.cu for a dtype."""
+    return _module(source).get_function(f"{function}_{np.dtype(dtype).name}")

@@ -1,0 +1,153 @@
+"""What the search for neighbours needs: products of rows, the smallest of them, hashes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import cupy as cp
+import numpy as np
+
+from specialk_gpu.backend.gpu.kernels import WARPS, kernel_of
+
+__all__ = [
+    "multiply_float16",
+    "pair_sq_distances",
+    "product_dtypes",
+    "product_error",
+    "products",
+    "rank_candidates",
+    "row_hashes",
+    "select_smallest",
+]
+
+SELECT_THREADS = 256
+SELECT_MOST = 128  # that are selected from the minima of as many groups as there are threads
+
+
+def product_dtypes() -> tuple[str, ...]:
+    """See `cpu.product_dtypes`; float16 where there are tensor cores."""
+    has_tensor_cores = int(cp.cuda.Device().compute_capability) >= 70
+    return ("float16", "float32") if has_tensor_cores else ("float32",)
+
+
+def product_error(n_features: int, dtype: Any) -> float:
+    """See `cpu.product_error`.
+
+    Tensor cores multiply float16 exactly, but align and truncate what they add: four units for
+    each term instead of one. CUPY_TF32=1 makes float32 products less exact.
+    """
+    if np.dtype(dtype) == np.float16:
+        return n_features * 2.0**-22
+    error = n_features * float(np.finfo(dtype).eps) / 2
+    if np.dtype(dtype) == np.float32 and os.environ.get("CUPY_TF32", "0") != "0":
+        error += 2.0**-9
+    return error
+
+
+def products(A: cp.ndarray, B: cp.ndarray) -> cp.ndarray:
+    """See `cpu.products`; float16 on the tensor cores, fastest for d a multiple of eight."""
+    if A.dtype != np.float16:
+        return (-2 * A) @ B.T
+    out = cp.empty((A.shape[0], B.shape[0]), dtype=np.float32)
+    multiply_float16(B, A, out, -2.0, transposed=True)
+    return out
+
+
+def _address(x: cp.ndarray) -> int:
+    return x.data.ptr
+
+
+def multiply_float16(
+    A: cp.ndarray, B: cp.ndarray, out: cp.ndarray, alpha: float, *, transposed: bool
+) -> None:
+    """Compute out = alpha B Aᵀ, or alpha B A, for row-major float16 A and B and float32 out.
+
+    cuBLAS counts columns first and so sees the transpose of everything.
+    """
+    from cupy.cuda import cublas  # loads the library
+
+    assert A.flags.c_contiguous
+    assert B.flags.c_contiguous
+    assert out.flags.c_contiguous
+    half, single = cp.cuda.runtime.CUDA_R_16F, cp.cuda.runtime.CUDA_R_32F
+    operation = cublas.CUBLAS_OP_T if transposed else cublas.CUBLAS_OP_N
+    scalars = np.array([alpha, 0], dtype=np.float32)
+    cublas.gemmEx(
+        cp.cuda.device.get_cublas_handle(),
+        operation,
+        cublas.CUBLAS_OP_N,
+        out.shape[1],
+        out.shape[0],
+        B.shape[1],
+        scalars.ctypes.data,
+        _address(A),
+        half,
+        A.shape[1],
+        _address(B),
+        half,
+        B.shape[1],
+        scalars.ctypes.data + 4,
+        _address(out),
+        single,
+        out.shape[1],
+        cublas.CUBLAS_COMPUTE_32F,
+        cublas.CUBLAS_GEMM_DEFAULT,
+    )
+
+
+def select_smallest(
+    products: cp.ndarray, offsets: cp.ndarray, n: int
+) -> tuple[cp.ndarray, cp.ndarray]:
+    """See `cpu.select_smallest`."""
+    t, m = products.shape
+    width, dtype = 4 * n + 32, products.dtype
+    places, limits = cp.full((t, width), -1, dtype=np.int64), cp.empty(t, dtype=dtype)
+    scores = cp.ascontiguousarray(products), offsets, np.int64(m)
+    grid, found = ((t,), (SELECT_THREADS,)), (np.int32(width), places)
+    if n <= SELECT_MOST:
+        kernel_of("select", "select_smallest", dtype)(*grid, (*scores, np.int32(n), *found, limits))
+        return places, limits
+    minima = cp.empty((t, 2 * n if 4 * n <= m else m), dtype=dtype)
+    kernel_of("select", "group_minima", dtype)(*grid, (*scores, np.int64(minima.shape[1]), minima))
+    limits[:] = cp.sort(minima, axis=1)[:, n - 1]
+    kernel_of("select", "collect", dtype)(*grid, (*scores, *found, limits))
+    return places, limits
+
+
+def rank_candidates(
+    X: cp.ndarray, rows: cp.ndarray, places: cp.ndarray, k: int
+) -> tuple[cp.ndarray, cp.ndarray]:
+    """See `cpu.rank_candidates`; all are measured."""
+    t, width = places.shape
+    X = cp.ascontiguousarray(X)
+    rows = cp.ascontiguousarray(rows, dtype=np.int64)
+    places = cp.ascontiguousarray(places, dtype=np.int64)
+    out_sq, out_index = cp.empty((t, k)), cp.empty((t, k), dtype=np.int64)
+    content = (X, np.int64(X.shape[1]), rows, places, np.int32(width), np.int32(k))
+    arguments = (*content, cp.empty((t, width)), out_sq, out_index)
+    kernel_of("distance", "rank_candidates", X.dtype)((t,), (32 * WARPS,), arguments)
+    return out_sq, out_index
+
+
+def row_hashes(X: cp.ndarray, factors: cp.ndarray) -> cp.ndarray:
+    """See `cpu.row_hashes`."""
+    m, d = X.shape
+    out = cp.empty(m, dtype=np.uint64)
+    arguments = (cp.ascontiguousarray(X), np.int64(m), np.int64(d), factors, out)
+    blocks = (m + WARPS - 1) // WARPS
+    kernel_of("hash", "row_hashes", X.dtype)((blocks,), (32 * WARPS,), arguments)
+    return out
+
+
+def pair_sq_distances(X: cp.ndarray, rows: cp.ndarray, columns: cp.ndarray) -> cp.ndarray:
+    """See `cpu.pair_sq_distances`."""
+    out = cp.empty(rows.size)
+    if rows.size:
+        X = cp.ascontiguousarray(X)
+        rows = cp.ascontiguousarray(rows, dtype=np.int64)
+        columns = cp.ascontiguousarray(columns, dtype=np.int64)
+        arguments = (X, np.int64(X.shape[1]), rows, columns, np.int64(rows.size), out)
+        blocks = (rows.size + WARPS - 1) // WARPS
+        kernel_of("distance", "pair_sq_distances", X.dtype)((blocks,), (32 * WARPS,), arguments)
+    return out
