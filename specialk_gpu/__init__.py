@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         neighbors_graph,
         radius_graph,
     )
-    from specialk_gpu.graph.duplicates import CopiesWarning
+    from specialk_gpu.graph.duplicates import DuplicateRowsWarning
     from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
     from specialk_gpu.lloyd.kmeans import kmeans
     from specialk_gpu.selection.cut_test import cut_test
@@ -34,7 +34,7 @@ _HOME = {
     "SpecialK": "_estimator",
     "CalibrationWarning": "_result",
     "ConvergenceError": "spectrum.convergence",
-    "CopiesWarning": "graph.duplicates",
+    "DuplicateRowsWarning": "graph.duplicates",
     "GraphWarning": "graph.affinity",
     "LimitWarning": "_result",
     "PowerWarning": "_result",
@@ -58,7 +58,7 @@ _HOME = {
 __all__ = [
     "CalibrationWarning",
     "ConvergenceError",
-    "CopiesWarning",
+    "DuplicateRowsWarning",
     "GraphWarning",
     "LimitWarning",
     "PowerWarning",

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-__all__ = ["NO_POWER", "CalibrationWarning", "LimitWarning", "Path", "PowerWarning", "Step"]
+__all__ = [
+    "NO_POWER",
+    "CalibrationWarning",
+    "LimitWarning",
+    "SelectionPath",
+    "PowerWarning",
+    "Candidate",
+]
 
 NO_POWER = "rejected: the test has no power on these data"
 SMALL = -3 * math.log(10)  # log p below which the cut test's p is printed as "< 0.001"
@@ -23,7 +30,7 @@ class CalibrationWarning(UserWarning):
     """The cut test was not calibrated on graphs of this kind: its p may be too small."""
 
 
-class Step(NamedTuple):
+class Candidate(NamedTuple):
     """One k of the path.
 
     Attributes
@@ -61,10 +68,10 @@ class Step(NamedTuple):
     inertia: float | None = None
 
 
-class Path(tuple):
+class SelectionPath(tuple):
     """The steps of a search, by rising k. `criterion` is the rule that decided."""
 
-    def __new__(cls, steps: Any, criterion: str) -> Path:
+    def __new__(cls, steps: Any, criterion: str) -> SelectionPath:
         """Make a path of steps."""
         path = super().__new__(cls, steps)
         path.criterion = criterion
@@ -72,12 +79,12 @@ class Path(tuple):
 
     def __reduce__(self) -> Any:
         """Pickle the steps and the rule."""
-        return Path, (tuple(self), self.criterion)
+        return SelectionPath, (tuple(self), self.criterion)
 
-    def with_labels(self, function: Any) -> Path:
+    def with_labels(self, function: Any) -> SelectionPath:
         """Return a path whose labels are changed by a function."""
         steps = (step._replace(labels=function(step.labels)) for step in self)
-        return Path(steps, self.criterion)
+        return SelectionPath(steps, self.criterion)
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per k, without the labels.
@@ -87,10 +94,10 @@ class Path(tuple):
         """
         import pandas as pd
 
-        frame = pd.DataFrame([step._asdict() for step in self], columns=Step._fields)
+        frame = pd.DataFrame([step._asdict() for step in self], columns=Candidate._fields)
         frame = frame.drop(columns="labels")
         frame.insert(2, "log10_p", frame["log_p"] / math.log(10))
-        frame = frame.drop(columns=[c for c in Step._fields[6:] if frame[c].isna().all()])
+        frame = frame.drop(columns=[c for c in Candidate._fields[6:] if frame[c].isna().all()])
         frame.attrs["criterion"] = self.criterion
         return frame
 

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu._result import Path as Steps
-from specialk_gpu._result import Step
+from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.selection.merging import Tree
 
@@ -41,7 +40,7 @@ def on_host(value: Any) -> Any:
     """Return a fitted attribute with its arrays on the host; what is there already is itself."""
     if isinstance(value, OnDevice):
         value = value.array if value.host is None else value.host
-    if isinstance(value, Steps):
+    if isinstance(value, SelectionPath):
         return value.with_labels(on_host)
     if isinstance(value, Tree):
         return value._replace(leaf=on_host(value.leaf))
@@ -79,12 +78,12 @@ def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: 
     arrays: dict[str, Any] = {}
     plain: dict[str, Any] = {}
     for name, value in state.items():
-        if isinstance(value, Steps):
+        if isinstance(value, SelectionPath):
             for field in STEP_NUMBERS:
                 numbers = [getattr(step, field) for step in value]
                 arrays[f"{name}.{field}"] = np.array(numbers, dtype=np.float64)  # None as NaN
             arrays[f"{name}.labels"] = np.stack([step.labels for step in value])
-            others = set(Step._fields) - {*STEP_NUMBERS, "labels"}
+            others = set(Candidate._fields) - {*STEP_NUMBERS, "labels"}
             steps = [{field: getattr(step, field) for field in others} for step in value]
             plain[name] = {"steps": steps, "criterion": value.criterion}
         elif isinstance(value, Tree):
@@ -190,5 +189,5 @@ def _restored(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray]) -
     for i, other in enumerate(value["steps"]):
         pair = None if other["pair"] is None else tuple(other["pair"])
         own = {field: numbers[field][i] for field in STEP_NUMBERS}
-        steps.append(Step(**other | own | {"pair": pair, "labels": labels[i]}))
-    return Steps(steps, value["criterion"])
+        steps.append(Candidate(**other | own | {"pair": pair, "labels": labels[i]}))
+    return SelectionPath(steps, value["criterion"])

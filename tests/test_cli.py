@@ -14,7 +14,7 @@ from scipy import sparse
 
 import specialk_gpu
 from specialk_gpu import ConvergenceError, SpecialK, backend
-from specialk_gpu._result import Path, Step
+from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend.cpu.threads import n_threads
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
@@ -56,14 +56,14 @@ def stand_in(monkeypatch):
                     step(1, -np.inf, None, "one cluster", np.zeros(X.shape[0])),
                     step(2, -46.0517, (0, np.int64(1)), "accepted", self.labels_),
                 ]
-                self.path_ = Path(steps, "zz_top")
+                self.path_ = SelectionPath(steps, "zz_top")
                 return self
 
         monkeypatch.setattr(specialk_gpu, "SpecialK", StandIn)
         return seen
 
     def step(k, log_p, pair, reason, labels):
-        return Step(k, log_p, pair, accepted=True, reason=reason, inertia=1.0, labels=labels)
+        return Candidate(k, log_p, pair, accepted=True, reason=reason, inertia=1.0, labels=labels)
 
     return install
 

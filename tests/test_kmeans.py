@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import kmeans
 from specialk_gpu.backend import cpu, get_backend
-from specialk_gpu.backend.cpu import lloyd
+from specialk_gpu.backend.cpu import centers, lloyd
 from specialk_gpu.lloyd import iterations as rounds
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 
@@ -172,7 +172,8 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
 
 def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
     seeds, ks = [0, 1, 2], [2, 3, 8]
-    monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 50 * 7)
+    for part in (centers, lloyd):
+        monkeypatch.setattr(part, "CHUNK_BYTES", 8 * 50 * 7)
     together = kmeans_batch(NOISE, ks, seeds=seeds)
     for k, seed, found in zip(ks, seeds, together, strict=True):
         (alone,) = kmeans_batch(NOISE, [k], seeds=[seed])
@@ -394,7 +395,8 @@ def test_input_is_not_changed(bk):
 
 def test_chunks_of_rows_do_not_matter(monkeypatch):
     whole = kmeans(NOISE, 5, random_state=0)
-    monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 50 * 7)
+    for part in (centers, lloyd):
+        monkeypatch.setattr(part, "CHUNK_BYTES", 8 * 50 * 7)
     found = kmeans(NOISE, 5, random_state=0)
     np.testing.assert_array_equal(found.labels, whole.labels)
     np.testing.assert_allclose(found.inertias, whole.inertias, rtol=1e-12)

@@ -23,14 +23,14 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import (
     CalibrationWarning,
-    CopiesWarning,
+    DuplicateRowsWarning,
     GraphWarning,
     LimitWarning,
     PowerWarning,
     SpecialK,
     knn_graph,
 )
-from specialk_gpu._result import Path
+from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice
 from specialk_gpu._validation import checked
 from specialk_gpu.backend import cpu, get_backend
@@ -112,7 +112,7 @@ def test_pickle_keeps_the_fitted_model():
     model = fit(BLOBS)
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.labels_, model.labels_)
-    assert type(again.path_) is Path
+    assert type(again.path_) is SelectionPath
     assert str(again.path_) == str(model.path_)
     assert again.path_.to_frame().attrs == {"criterion": "cut"}
     assert (again.affinity_matrix_ != model.affinity_matrix_).nnz == 0
@@ -431,7 +431,7 @@ def test_names_of_clusters_do_not_count_copies(bk):
     size = np.array([40, 60, 80])
     X = np.random.default_rng(0).normal(size=(180, 2)) + np.repeat([0, 30, 60], size)[:, None]
     X = np.concatenate([X, np.repeat(X[:3], 70, axis=0)])  # the smallest has most rows now
-    with pytest.warns(CopiesWarning):
+    with pytest.warns(DuplicateRowsWarning):
         model = SpecialK(backend=bk.name, random_state=0).fit(X)
     assert model.n_clusters_ == 3
     np.testing.assert_array_equal(model.labels_[:180], np.repeat([2, 1, 0], size))
@@ -482,7 +482,7 @@ def test_verbose_logs_each_stage(caplog, capsys):
     ("X", "settings", "kind"),
     [
         (np.concatenate([BLOBS, [[1e3] * 3]]), {"affinity": "radius_neighbors"}, GraphWarning),
-        (np.repeat(BLOBS, 12, axis=0), {}, CopiesWarning),
+        (np.repeat(BLOBS, 12, axis=0), {}, DuplicateRowsWarning),
         (BLOBS, {"max_clusters": 2}, LimitWarning),
         (BLOBS[:20], {}, CalibrationWarning),
         (BLOBS[:20], {"criterion": "zz_top", "n_components": 4}, PowerWarning),

@@ -12,7 +12,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu import PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
-from specialk_gpu._result import Path, Step
+from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 
 # The p columns of [HD19, Tables 2 to 5] for k = 2, 3, ..., and the k of its Table 1.
@@ -40,7 +40,7 @@ def run(bk, D, **settings):
     """Sweep on the backend with few restarts; return the result with labels on the host."""
     found = sweep(readonly(bk, D), **{"n_init": 3, "random_state": 0, **settings})
     assert isinstance(found.labels, bk.xp.ndarray)
-    assert isinstance(found.path, Path)
+    assert isinstance(found.path, SelectionPath)
     path = found.path.with_labels(bk.to_numpy)
     return found._replace(labels=bk.to_numpy(found.labels), path=path)
 
@@ -447,7 +447,7 @@ def test_path_becomes_a_frame_and_a_table():
         assert line.endswith(("yes  " if step.accepted else "no  ") + step.reason)
     assert f"{path[1].log_p / math.log(10):.2f}" in lines[2]
     assert "0, 1" in lines[2]
-    empty = Path((), "zz_top").to_frame()
+    empty = SelectionPath((), "zz_top").to_frame()
     assert [name for name in names if name not in empty.columns] == ["log_zz_top", "inertia"]
 
 
@@ -456,7 +456,7 @@ def test_every_step_of_the_sweep_has_all_fields_but_that_of_the_cut_test(bk):
     found = run(bk, D)
     assert found.path.criterion == "zz_top"
     for step in found.path:
-        assert Step._fields == tuple(step._asdict())
+        assert Candidate._fields == tuple(step._asdict())
         assert step.log_p_level is None
         assert step.inertia >= 0
         assert step.labels.dtype == np.int32
@@ -466,7 +466,7 @@ def test_every_step_of_the_sweep_has_all_fields_but_that_of_the_cut_test(bk):
 def test_a_path_is_kept_by_a_pickle_and_its_labels_can_be_changed():
     path = run_on_host(blobs(2)[0]).path
     again = pickle.loads(pickle.dumps(path))
-    assert isinstance(again, Path)
+    assert isinstance(again, SelectionPath)
     assert again.criterion == path.criterion
     assert [step[:5] for step in again] == [step[:5] for step in path]
     doubled = path.with_labels(lambda labels: np.repeat(labels, 2))

@@ -9,12 +9,12 @@ import numpy as np
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, tile_rows
 
-__all__ = ["CopiesWarning", "duplicate_groups", "first_members", "without_copies"]
+__all__ = ["DuplicateRowsWarning", "duplicate_groups", "first_members", "without_copies"]
 
 MOST_COPIES = 0.25  # share of copies among the neighbours from which on only one is kept
 
 
-class CopiesWarning(UserWarning):
+class DuplicateRowsWarning(UserWarning):
     """Rows are repeated so often that only the distinct ones are clustered."""
 
 
@@ -89,6 +89,6 @@ def without_copies(X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
         f"rows of X are repeated, one of them {most} times, and copies crowd out the "
         f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
         f"{X.shape[0]}; copies share their row's label.",
-        CopiesWarning,
+        DuplicateRowsWarning,
     )
     return X[first], group

@@ -14,10 +14,10 @@ from specialk_gpu._progress import Clock
 from specialk_gpu._result import (
     NO_POWER,
     CalibrationWarning,
+    Candidate,
     LimitWarning,
-    Path,
     PowerWarning,
-    Step,
+    SelectionPath,
 )
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
@@ -54,7 +54,7 @@ class Found(NamedTuple):
         Share of the walks from each row that end in each cluster.
     tree : Tree
         Its level of `n_clusters` is `labels`, but for the order of the names.
-    path : Path
+    path : SelectionPath
     limit_reached : bool
         Whether `max_clusters` ended the search.
     eigenpairs : Eigenpairs
@@ -65,7 +65,7 @@ class Found(NamedTuple):
     labels: Any
     membership: Any
     tree: Tree
-    path: Path
+    path: SelectionPath
     limit_reached: bool
     eigenpairs: Any
 
@@ -164,7 +164,7 @@ def search(
     _warn_of_limits(graphs, k, wish, limit_reached=limit_reached)
     last = tree.n_leaves if full_path else min(tree.n_leaves, max(SHOWN, 2 * k))
     levels = [k] if n_clusters else range(min(min_clusters, k), min(last, most) + 1)
-    path = Path(
+    path = SelectionPath(
         (_step(tree, log_p, level, k, wish, limit_reached=limit_reached) for level in levels), "cut"
     )
     return Found(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
@@ -317,7 +317,7 @@ def _polish(
 
 def _step(
     tree: Tree, log_p: np.ndarray, level: int, k: int, wish: _Wish, *, limit_reached: bool
-) -> Step:
+) -> Candidate:
     """Return a row of the path."""
     own = float(tree.log_p[level - 1])
     pair = tree.next_pair(level) if level > 1 else None
@@ -325,7 +325,7 @@ def _step(
     reason = _reason(level, k, own, pair, wish)
     if limit_reached and level == k:
         reason += "; max_clusters reached"
-    return Step(level, decisive, pair, level <= k, reason, tree.labels(level), own)
+    return Candidate(level, decisive, pair, level <= k, reason, tree.labels(level), own)
 
 
 def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: _Wish) -> str:

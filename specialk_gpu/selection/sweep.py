@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu._progress import logger
-from specialk_gpu._result import NO_POWER, LimitWarning, Path, PowerWarning, Step
+from specialk_gpu._result import NO_POWER, Candidate, LimitWarning, PowerWarning, SelectionPath
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
@@ -33,7 +33,7 @@ class Sweep(NamedTuple):
     n_clusters : int
         The decision.
     labels : int32 array of shape (m,)
-    path : Path
+    path : SelectionPath
     limit_reached : bool
         Whether the search ended at `max_clusters` with that split still accepted.
     timings : dict
@@ -42,7 +42,7 @@ class Sweep(NamedTuple):
 
     n_clusters: int
     labels: Any
-    path: Path
+    path: SelectionPath
     limit_reached: bool
     timings: dict[str, float]
 
@@ -185,7 +185,7 @@ def sweep(
     # a k has its own seed, wherever it is tried; the first is that of the sample
     seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
     columns = _largest_columns(bk, D, n_kmeans_components)
-    steps: list[Step] = []
+    steps: list[Candidate] = []
     tries = _tries(D, columns, windows, seeds, n_init, n_pairs, timings)
     for k, found, labels, bound in tries:
         warn_of_shortcomings(found, k)
@@ -214,13 +214,13 @@ def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
     )
 
 
-def _bounded(k: int, found: KMeans, labels: Any, bound: tuple[float, Any]) -> Step:
+def _bounded(k: int, found: KMeans, labels: Any, bound: tuple[float, Any]) -> Candidate:
     """Return a step with its bound, without the decision."""
     log_p, pair = bound
     if math.isnan(log_p):
         msg = f"the bound is not finite at k = {k}: the embedding has entries that are not."
         raise FloatingPointError(msg)
-    step = Step(k, log_p, pair, False, "", labels, None, log_p, found.inertia)  # noqa: FBT003
+    step = Candidate(k, log_p, pair, False, "", labels, None, log_p, found.inertia)  # noqa: FBT003
     if int(found.centers.shape[0]) < k:  # two of the clusters asked for are certainly one
         return step._replace(log_p=0.0, log_zz_top=0.0)
     return step
@@ -337,7 +337,7 @@ def by_size(xp: Any, labels: Any, k: int) -> Any:
 
 
 def _reason(
-    step: Step,
+    step: Candidate,
     n_found: int,
     log_alpha: float,
     powerless: bool,  # noqa: FBT001 - a private function
@@ -361,7 +361,7 @@ def _reason(
 
 
 def _conclude(
-    steps: list[Step],
+    steps: list[Candidate],
     alpha: float,
     stopping: str,
     n_clusters: int | None,
@@ -391,4 +391,4 @@ def _conclude(
             "rows: look at the path before you trust them.",
             LimitWarning,
         )
-    return Sweep(n_labels, step.labels, Path(steps, "zz_top"), limit_reached, timings)
+    return Sweep(n_labels, step.labels, SelectionPath(steps, "zz_top"), limit_reached, timings)

@@ -12,15 +12,13 @@ import scipy
 import scipy.sparse as sparse
 from scipy.linalg import solve_triangular
 
+from specialk_gpu.backend.cpu.centers import nearest_center, nearest_without, sq_distances
 from specialk_gpu.backend.cpu.lloyd import (
     assign,
     draw_rows,
     largest,
-    nearest_center,
-    nearest_without,
     remember,
     segment_sum,
-    sq_distances,
     sums_of_minima,
 )
 from specialk_gpu.backend.cpu.matrices import (

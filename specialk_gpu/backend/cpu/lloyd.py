@@ -4,180 +4,26 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
+from specialk_gpu.backend.cpu.centers import (
+    CHUNK_BYTES,
+    _stack,
+    map_rows,
+    nearest_center,
+    two_nearest,
+)
+from specialk_gpu.backend.cpu.threads import map_chunks
 
-__all__ = [
-    "assign",
-    "draw_rows",
-    "largest",
-    "nearest_center",
-    "nearest_without",
-    "segment_sum",
-    "sq_distances",
-    "sums_of_minima",
-]
+__all__ = ["assign", "draw_rows", "largest", "segment_sum", "sums_of_minima"]
 
-CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
-THREAD_BYTES = 2**23  # scores that are worth threads
 THREAD_ROWS = 2**18  # rows, over all runs, that are worth a thread
 MARGIN_ROWS = 2**13  # from which margins pay
 FEW_ROWS = 2**8  # a search in each run takes longer than a pass over all
 PARTS = 64  # of the rows at most, with sums of their own
-
-
-def nearest_center(
-    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Find the nearest centre of every row, for several sets of centres ("runs") at once.
-
-    All share a product, so that a run may see in its rounding which others there are.
-
-    Parameters
-    ----------
-    X : float64 array of shape (m, d)
-    sq_norms : float64 array of shape (m,)
-        Of the rows of X.
-    centers : float64 array of shape (R, k, d)
-    sizes : int array of shape (R,), on the host
-        Rising. Run r has the centres centers[r, :sizes[r]], at least one; the others are padding.
-
-    Returns
-    -------
-    labels : int32 array of shape (R, m)
-        Of equal distances the smaller label.
-    sq_distances : float64 array of shape (R, m)
-    """
-    m, R = X.shape[0], centers.shape[0]
-    labels, sq = np.empty((R, m), dtype=np.int32), np.empty((R, m))
-    stack = _stack(centers, sizes)
-
-    def search(rows: slice) -> None:
-        labels[:, rows], best, _ = _two_nearest(X[rows], stack, both=False)
-        best += sq_norms[rows]
-        np.maximum(best, 0, out=sq[:, rows])
-
-    _map_rows(search, m, len(stack.centers))
-    return labels, sq
-
-
-def nearest_without(
-    X: np.ndarray,
-    sq_norms: np.ndarray,
-    centers: np.ndarray,
-    sizes: np.ndarray,
-    removed: list[np.ndarray],
-) -> np.ndarray:
-    """Find the squared distance of every row to the nearest centre, were one of them removed.
-
-    Parameters
-    ----------
-    X, sq_norms, centers, sizes
-        See `nearest_center`; at least two centres each.
-    removed : list of int arrays, of length R
-        The slots to remove from centers[r], one at a time.
-
-    Returns
-    -------
-    float64 array of shape (C, m)
-        For all that are removed from the first run, then the second, and so on.
-    """
-    run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
-    slot = np.concatenate(removed)
-    sq = np.empty((slot.size, X.shape[0]))
-    stack = _stack(centers, sizes)
-
-    def search(rows: slice) -> None:
-        label, best, second = _two_nearest(X[rows], stack)
-        distance = np.where(label[run] == slot[:, None], second[run], best[run])
-        distance += sq_norms[rows]
-        np.maximum(distance, 0, out=sq[:, rows])
-
-    _map_rows(search, X.shape[0], len(stack.centers))
-    return sq
-
-
-def sq_distances(X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Compute the squared distances of all rows to some centres.
-
-    Parameters
-    ----------
-    X, sq_norms
-        See `nearest_center`.
-    centers : float64 array of shape (r, d)
-
-    Returns
-    -------
-    float64 array of shape (r, m)
-    """
-    sq = np.empty((centers.shape[0], X.shape[0]))
-    doubled, own = -2 * centers, np.einsum("ij,ij->i", centers, centers)[:, None]
-
-    def compute(rows: slice) -> None:
-        scores = doubled @ X[rows].T
-        scores += own
-        scores += sq_norms[rows]
-        np.maximum(scores, 0, out=sq[:, rows])
-
-    _map_rows(compute, X.shape[0], centers.shape[0])
-    return sq
-
-
-class _Stack(NamedTuple):
-    """The centres of all runs by slot, then run: those of slot c are ends[c] : ends[c + 1]."""
-
-    centers: np.ndarray  # (sum of sizes, d), times -2
-    sq_norms: np.ndarray  # (sum of sizes, 1)
-    first: np.ndarray  # (k,), the first run with a centre in each slot
-    ends: np.ndarray  # (k + 1,)
-
-
-def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
-    """Stack the centres (R, k, d) of runs of rising sizes."""
-    slots = np.arange(sizes[-1])
-    first = np.searchsorted(sizes, slots, side="right")
-    stacked = centers.swapaxes(0, 1)[: slots.size][slots[:, None] < sizes]
-    sq_norms = np.einsum("ij,ij->i", stacked, stacked)[:, None]
-    ends = np.concatenate([[0], np.cumsum(sizes.size - first)])
-    return _Stack(np.multiply(stacked, -2, out=stacked), sq_norms, first, ends)
-
-
-def _map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
-    """Call function(rows) for chunks of the rows whose scores stay in cache."""
-    step = max(1, min(m, CHUNK_BYTES // (8 * n_centers)))
-    if 8 * m * n_centers < THREAD_BYTES:
-        step = m
-    with one_blas_thread:  # a small product is slower in several
-        map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
-
-
-def _two_nearest(
-    X: np.ndarray, stack: _Stack, *, both: bool = True
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the label of the nearest of the centres of each run, and the two smallest scores.
-
-    All three are of shape (R, m). A score is a squared distance less that of the row to the
-    origin; without a second centre the second is infinite, and it means nothing unless `both` are
-    asked for.
-    """
-    scores = stack.centers @ X.T
-    scores += stack.sq_norms
-    ends, small = stack.ends.tolist(), np.min_scalar_type(len(stack.first))
-    best = scores[: ends[1]]  # (R, m)
-    second = np.full_like(best, np.inf) if both else best
-    label = np.zeros(best.shape, dtype=small)
-    for c, r in enumerate(stack.first[1:].tolist(), start=1):
-        score = scores[ends[c] : ends[c + 1]]
-        np.maximum(label[r:], (score < best[r:]) * small.type(c), out=label[r:])
-        if both:
-            np.minimum(second[r:], np.maximum(score, best[r:]), out=second[r:])
-        np.minimum(best[r:], score, out=best[r:])
-    return label, best, second
 
 
 class _Last(NamedTuple):
@@ -313,7 +159,7 @@ def _search(
         step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
-            labels[r, some], *scores = _two_nearest(X.take(some, axis=0), stack)
+            labels[r, some], *scores = two_nearest(X.take(some, axis=0), stack)
             margins[r, some] = _margins(sq_norms[some], *scores, error[r])[0]
         return True
 
@@ -323,12 +169,12 @@ def _search(
         rest = np.flatnonzero(~np.array(sum(done, [])))
 
     def search(rows: slice) -> None:
-        labels[rest, rows], *scores = _two_nearest(X[rows], stack)
+        labels[rest, rows], *scores = two_nearest(X[rows], stack)
         margins[rest, rows] = _margins(sq_norms[rows], *scores, error[rest, None])
 
     if rest.size:
         stack = _stack(centers[rest], sizes[rest])
-        _map_rows(search, m, len(stack.centers))
+        map_rows(search, m, len(stack.centers))
     return labels, list(margins)
 
 
@@ -356,7 +202,7 @@ def _run_slices(n_runs: int, m: int) -> list[slice]:
 
 
 def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
-    """Bound the rounding error of the scores of `_two_nearest`."""
+    """Bound the rounding error of the scores of `two_nearest`."""
     d, reach = centers.shape[1], math.sqrt(sq_norms.max())
     reach += math.sqrt((centers * centers).sum(axis=1).max())
     return max((d + 4) * float(np.finfo(np.float64).eps) * reach**2, sys.float_info.min)

@@ -8,7 +8,8 @@ from itertools import combinations_with_replacement, pairwise
 import numpy as np
 from scipy.spatial import cKDTree
 
-from specialk_gpu.backend.cpu.lloyd import nearest_center, segment_sum
+from specialk_gpu.backend.cpu.centers import nearest_center
+from specialk_gpu.backend.cpu.lloyd import segment_sum
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
 
 __all__ = ["nearest_by_pairs", "nearest_by_tree", "pair_sq_distances", "rank_candidates"]

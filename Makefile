@@ -1,0 +1,41 @@
+# Two commands for a fresh machine: `make demo` clusters built-in data, `make test` runs the tests.
+# Each makes the environment that it needs in .venv, with Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint docs clean
+
+demo: $(VENV)/installed
+	$(BIN)/specialk-gpu demo
+
+test: $(VENV)/installed-tests
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error
+
+lint: $(VENV)/installed-lint
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+docs: $(VENV)/installed-docs
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+clean:
+	rm -rf $(VENV) docs/_build dist
+
+$(VENV)/installed: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -e .
+	touch $@
+
+$(VENV)/installed-tests: $(VENV)/installed
+	$(BIN)/python -m pip install -q -e '.[test,nvrtc]'
+	touch $@
+
+$(VENV)/installed-lint: $(VENV)/installed
+	$(BIN)/python -m pip install -q -e '.[lint]'
+	touch $@
+
+$(VENV)/installed-docs: $(VENV)/installed
+	$(BIN)/python -m pip install -q -e '.[docs]'
+	touch $@
