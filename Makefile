@@ -5,13 +5,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test stand-in lint docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
 
 test: $(VENV)/installed-tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error
+
+stand-in: $(VENV)/installed-stand-in
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error --stand-in -m gpu -q
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check
@@ -29,7 +32,11 @@ $(VENV)/installed: pyproject.toml
 	touch $@
 
 $(VENV)/installed-tests: $(VENV)/installed
-	$(BIN)/python -m pip install -q -e '.[test,nvrtc]'
+	$(BIN)/python -m pip install -q -e '.[test]'
+	touch $@
+
+$(VENV)/installed-stand-in: $(VENV)/installed-tests
+	$(BIN)/python -m pip install -q -e '.[nvrtc]'
 	touch $@
 
 $(VENV)/installed-lint: $(VENV)/installed
