@@ -1,12 +1,14 @@
 """Cluster large data sets without knowing how many clusters they have.
 
-`SpecialK` is the estimator; the functions are its stages, which work on NumPy and CuPy arrays
-alike. Names are loaded when they are first used: importing the package is cheap, and CuPy is
-imported only when CUDA is asked for.
+`SpecialK` is the estimator. The functions are its stages; they accept NumPy and CuPy arrays.
+Each name is loaded when it is first used, so importing the package is cheap, and CuPy is imported
+only when CUDA is requested.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from specialk_gpu._version import __version__
 
 if TYPE_CHECKING:
     from specialk_gpu._estimator import SpecialK
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from specialk_gpu.spectrum.convergence import ConvergenceError
     from specialk_gpu.spectrum.eigenpairs import eigenpairs
     from specialk_gpu.spectrum.embedding import embed
-
-__version__ = "0.1.0"
 
 _HOME = {
     "SpecialK": "_estimator",

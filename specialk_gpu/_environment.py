@@ -1,4 +1,4 @@
-"""Who measured: the machine, the versions and the commit, for every file of results."""
+"""Environment of a result: the machine, the versions and the commit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from specialk_gpu import __version__
+from specialk_gpu._version import __version__
 
 __all__ = ["COMMIT", "optional_versions", "package_versions", "peak_bytes", "stamp", "write"]
 
@@ -20,7 +20,7 @@ OPTIONAL = ("matplotlib", "tqdm", "anndata", "pandas", "polars", "pyarrow", "net
 
 
 def _commit() -> str:
-    """Return the commit of the checkout that this file belongs to, or SPECIALK_COMMIT."""
+    """Return the commit of this checkout; outside of one, the value of SPECIALK_COMMIT."""
     here = Path(__file__)
     for command in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
         try:
@@ -32,7 +32,7 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-COMMIT = _commit()  # of the code that was loaded, whatever is committed while it runs
+COMMIT = _commit()  # at import, so that a commit made during a run does not change it
 
 
 def _processor() -> str:
@@ -44,7 +44,7 @@ def _processor() -> str:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of this package, of Python and of what is required."""
+    """Return the versions of this package, of Python and of the required packages."""
     versions = {"specialk_gpu": __version__, "python": platform.python_version()}
     for package in ("numpy", "scipy", "scikit-learn"):
         versions[package] = importlib.metadata.version(package)
@@ -52,7 +52,7 @@ def package_versions() -> dict[str, str]:
 
 
 def optional_versions() -> dict[str, str]:
-    """Return the versions of the packages that extras bring; "" for those that are not there."""
+    """Return the versions of the optional packages; "" for those that are not installed."""
     versions = {}
     for package in OPTIONAL:
         try:
@@ -63,7 +63,7 @@ def optional_versions() -> dict[str, str]:
 
 
 def stamp() -> dict[str, Any]:
-    """Describe this machine, the versions in use and the commit."""
+    """Return a description of this machine, the versions in use and the commit."""
     from specialk_gpu.backend import describe_backends
     from specialk_gpu.backend.cpu.threads import n_threads
 
@@ -84,7 +84,7 @@ def stamp() -> dict[str, Any]:
 
 
 def peak_bytes() -> int | None:
-    """Return the most host memory this process has held; None where nobody counts."""
+    """Return the peak host memory of this process; None if the system does not record it."""
     try:
         import resource
     except ImportError:  # Windows
@@ -94,7 +94,7 @@ def peak_bytes() -> int | None:
 
 
 def write(path: Path, content: dict[str, Any]) -> Path:
-    """Write the content with the stamp as JSON, in one step: a reader never sees half a file."""
+    """Write `content` and the environment as JSON, atomically: no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
     text = json.dumps({"stamp": stamp(), **content}, indent=1, allow_nan=False)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu import __version__
 from specialk_gpu._prediction import shares_of_neighbors, shares_of_similarities
 from specialk_gpu._storage import OnDevice, load, on_host, save
 from specialk_gpu._validation import checked, in_kind_of, to_backend
+from specialk_gpu._version import __version__
 from specialk_gpu.backend import get_backend, is_device_array
 from specialk_gpu.graph.affinity import (
     in_metric,

@@ -25,6 +25,7 @@ from specialk_gpu.backend.cpu.matrices import (
     LEAST_COLUMNS,
     as_float32,
     components_of,
+    connected_components,
     is_lanczos_faster,
     lanczos,
     locality_order,
