@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 
-__all__ = ["warn"]
+__all__ = ["warn", "warn_deprecated"]
 
-INSIDE = {__name__.partition(".")[0], "sklearn", "joblib"}  # of a pipeline, say
+INSIDE = {__name__.partition(".")[0], "sklearn", "joblib"}  # the latter two, e.g. in a pipeline
 
 
 def warn(message: str, category: type[Warning]) -> None:
@@ -16,3 +16,8 @@ def warn(message: str, category: type[Warning]) -> None:
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in INSIDE:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def warn_deprecated(old: str, new: str, removed_in: str) -> None:
+    """Warn that `old` still works, that `new` replaces it, and when it will be removed."""
+    warn(f"{old} is deprecated and will be removed in {removed_in}: use {new}.", FutureWarning)
