@@ -12,6 +12,7 @@ from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 
 from specialk_gpu import SpecialK, cut_test, knn_graph
+from specialk_gpu._stages import graphs_to_cut
 from specialk_gpu.backend import get_backend
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
@@ -520,7 +521,7 @@ def test_the_laws_rise_with_the_length():
 )
 def test_gaps_are_looked_for_among_nearest_neighbours_whatever_is_embedded(settings):
     model = SpecialK(backend="numpy", n_clusters=2, random_state=0, **settings).fit(BLOBS)
-    graphs = model._cut_graphs(BLOBS, model.affinity_matrix_)
+    graphs = graphs_to_cut(model, BLOBS, model.affinity_matrix_)
     expected = CutGraphs(knn_graph(BLOBS), BLOBS)
     assert (graphs.near.S != expected.near.S).nnz == 0
     assert least_gap(graphs, labels_of(get_backend("numpy"), BLOBS_Y), 3) == least_gap(
@@ -531,7 +532,7 @@ def test_gaps_are_looked_for_among_nearest_neighbours_whatever_is_embedded(setti
 def test_a_graph_of_ten_neighbours_or_more_is_used_as_it_is():
     for n_neighbors in (NEAR, WIDE - 1):
         W = knn_graph(BLOBS, n_neighbors)
-        graphs = SpecialK(n_neighbors=n_neighbors)._cut_graphs(BLOBS, W)
+        graphs = graphs_to_cut(SpecialK(n_neighbors=n_neighbors), BLOBS, W)
         assert (graphs.near.S != prepare(W).S).nnz == 0
 
 
