@@ -19,6 +19,7 @@ stand-in: $(VENV)/installed-stand-in
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
+	$(BIN)/mypy
 
 docs: $(VENV)/installed-docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html

@@ -1,18 +1,22 @@
 """The arguments of the command line."""
 
+from __future__ import annotations
+
 import argparse
+from collections.abc import Callable
+from typing import Any, NoReturn
 
 __all__ = ["PARAMETERS", "Parser", "image_shape"]
 
 
 class Parser(argparse.ArgumentParser):
-    def error(self, message):
+    def error(self, message: str) -> NoReturn:
         msg = f"{message} (see {self.prog} --help)"
         raise ValueError(msg)
 
 
-def _integer_or(word, meaning):
-    def parse(text):
+def _integer_or(word: str, meaning: str | None) -> Callable[[str], int | str | None]:
+    def parse(text: str) -> int | str | None:
         if text == word:
             return meaning
         try:
@@ -24,7 +28,7 @@ def _integer_or(word, meaning):
     return parse
 
 
-def image_shape(text):
+def image_shape(text: str) -> tuple[int, int]:
     try:
         height, width = map(int, text.lower().split("x"))
     except ValueError:
@@ -35,44 +39,45 @@ def image_shape(text):
     return height, width
 
 
-_INTEGER = {"type": int, "metavar": "N"}
-_NUMBER = {"type": float, "metavar": "X"}
-# The parameters of SpecialK that `fit` offers. Those not given are not passed, so that the
-# defaults and their checks stay in one place, the estimator.
-PARAMETERS = {
+_INTEGER: dict[str, Any] = {"type": int, "metavar": "N"}
+_NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
+# The parameters of SpecialK that `fit` offers. An option that is not given is not passed on, so
+# that defaults and checks stay in one place, the estimator.
+PARAMETERS: dict[str, dict[str, Any]] = {
     "affinity": {
         "choices": ("nearest_neighbors", "radius_neighbors", "precomputed"),
         "help": "graph to build, or 'precomputed' when INPUT is a graph (nearest_neighbors)",
     },
     "n_neighbors": _INTEGER | {"help": "neighbours of each point in the graph (10)"},
-    "coverage": _NUMBER | {"help": "radius graph: share of points with neighbours (0.99)"},
+    "coverage": _NUMBER | {"help": "radius graph: share of points with N neighbours (0.99)"},
     "metric": {"choices": ("euclidean", "cosine"), "help": "distance between points (euclidean)"},
     "weights": {"choices": ("connectivity", "distance"), "help": "edge weights (connectivity)"},
     "n_components": {
         "type": _integer_or("auto", "auto"),
         "metavar": "{N,auto}",
-        "help": "eigenvectors (auto: one for each fragment; zz_top: 200 or 1000)",
+        "help": "number of eigenvectors (auto: one for each fragment; zz_top: 200 or 1000)",
     },
-    "alpha": _NUMBER | {"help": "level above which two clusters are one (0.05; zz_top: 0.01)"},
-    "n_clusters": _INTEGER | {"help": "exactly this many clusters, without a test"},
+    "alpha": _NUMBER | {"help": "level: a split with p above it is rejected (0.05; zz_top: 0.01)"},
+    "n_clusters": _INTEGER | {"help": "find exactly this many clusters, without a test"},
     "min_clusters": _INTEGER | {"help": "smallest number of clusters (1)"},
-    "max_clusters": _INTEGER | {"help": "largest number of clusters (none; zz_top: 50)"},
-    "full_path": {"action": "store_true", "help": "show all of the path, beyond the decision"},
+    "max_clusters": _INTEGER | {"help": "largest number of clusters (no limit; zz_top: 50)"},
+    "full_path": {"action": "store_true", "help": "show the whole path, beyond the decision"},
     "criterion": {
         "choices": ("cut", "zz_top"),
-        "help": "what decides: the cut test, or the paper's ZZ Top Bound (cut)",
+        "help": "rule that decides: the cut test, or the paper's ZZ Top Bound (cut)",
     },
-    "stopping": {"choices": ("first", "watershed"), "help": "zz_top: rule (first)"},
+    "stopping": {"choices": ("first", "watershed"), "help": "zz_top: stopping rule (first)"},
     "n_init": _INTEGER | {"help": "zz_top: restarts of k-means (10)"},
     "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
-    "drop_correlated": _NUMBER | {"help": "drop eigenvectors more correlated than this (none)"},
+    "drop_correlated": _NUMBER
+    | {"help": "drop eigenvectors whose correlation exceeds this (drop none)"},
     "n_kmeans_components": {
         "type": _integer_or("all", None),
         "metavar": "{N,all}",
-        "help": "zz_top: columns of the embedding that k-means sees (50)",
+        "help": "zz_top: columns of the embedding that k-means uses (50)",
     },
     "n_pairs": _INTEGER | {"help": "zz_top: test only the N pairs of highest cut (all)"},
     "tol": _NUMBER | {"help": "largest residual of an eigenpair (1e-8)"},
     "backend": {"choices": ("auto", "numpy", "cuda"), "help": "where to compute (auto)"},
-    "random_state": _INTEGER | {"help": "seed; the same seed gives the same answer"},
+    "random_state": _INTEGER | {"help": "seed; the same seed gives the same result"},
 }

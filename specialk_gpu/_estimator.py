@@ -1,18 +1,17 @@
-"""The estimator."""
+"""The estimator `SpecialK`: its parameters and `fit`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
 from numbers import Integral, Real
-from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from specialk_gpu._model import FittedModel, Late
+from specialk_gpu._model import FittedModel
 from specialk_gpu._progress import Clock, followed
 from specialk_gpu._stages import (
     by_cut,
@@ -28,6 +27,7 @@ from specialk_gpu._stages import (
 from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu._validation import checked, in_kind_of, to_backend
 from specialk_gpu.backend import BACKENDS, get_backend
+from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.graph.affinity import (
     METRICS,
     WEIGHTS,
@@ -41,122 +41,129 @@ from specialk_gpu.spectrum.eigenpairs import SOLVERS
 __all__ = ["SpecialK"]
 
 
-NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that say nothing about a result
+NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 
 
 class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
-    r"""Spectral clustering that finds the number of clusters, one included.
+    r"""Spectral clustering that finds the number of clusters k; k = 1 is a possible answer.
 
-    Builds a neighbour graph W and takes its leading eigenpairs. By default the graph is cut into
-    fragments finer than any answer, and the least separate two are merged until a test finds a
-    clear gap between every two clusters. ``criterion="zz_top"`` is SpecialK [HD19] whole: k-means
-    on :math:`D = |V||\Lambda|^{1/2}` for k = 2, 3, ..., until the ZZ Top Bound of a pair of
-    clusters exceeds `alpha`.
+    `fit` builds a neighbour graph W of the m rows and computes its n leading eigenpairs. One of
+    two rules then finds k. By default the graph is cut into fragments (parts smaller than any
+    cluster), and the two least separate are merged until the cut test finds a clear gap between
+    every two clusters. ``criterion="zz_top"`` is the paper's algorithm, SpecialK [HD19]: k-means
+    on the embedding :math:`D = |V||\Lambda|^{1/2}` for k = 2, 3, ..., until the ZZ Top Bound of
+    a pair of clusters exceeds `alpha`.
 
     Parameters
     ----------
     alpha : float, default=None
-        Level of the test, in (0, 1). None is 0.05 for the cut test, where it is meant to be the
-        largest share of sets of one cluster that are split; and 0.01 for the ZZ Top Bound, as in
-        [HD19].
+        Level of the test, in (0, 1). None means 0.05 for the cut test and 0.01, as in [HD19], for
+        the ZZ Top Bound. For the cut test, `alpha` is meant to be the largest share of data sets
+        of one cluster that are split.
     n_clusters : int, default=None
-        Find so many clusters and skip the test.
+        If given, find exactly this many clusters and skip the test.
     min_clusters, max_clusters : int, default=1 and None
-        Bounds on k. None is as many as the rows allow, for criterion="zz_top" 50. Ending at the
-        largest warns and sets `limit_reached_`.
+        Bounds on k. None means as many as the rows allow; for criterion="zz_top" it means 50. If
+        the search ends at `max_clusters`, it warns and sets `limit_reached_`.
     criterion : {"cut", "zz_top"}, default="cut"
-        What decides: the cut test (see ``specialk_gpu.selection.cut_test``), or the ZZ Top Bound
-        with all settings of the paper.
+        The rule that decides: the cut test (see ``specialk_gpu.selection.cut_test``), or the ZZ
+        Top Bound with all settings of the paper.
     stopping : {"first", "watershed"}, default="first"
-        For criterion="zz_top": the k before the first rejected one; or the last k before the
-        largest drop in the bound's certainty.
+        For criterion="zz_top". "first" takes the k before the first rejected one; "watershed"
+        takes the last k before the largest drop in certainty (1 minus the bound).
     affinity : {"nearest_neighbors", "radius_neighbors", "precomputed"}
-        W_C, the normalised graph of the nearest neighbours (default); W_R, the graph of all
-        pairs within a radius; or X is itself a symmetric matrix of similarities.
+        The graph: the normalised nearest-neighbour graph W_C (default), or the graph W_R of all
+        pairs within a radius. "precomputed" means that X is a symmetric matrix of similarities.
     n_neighbors : int, default=10
-        Neighbours of each row; for W_R those that `coverage` of the rows must have. Gaps are
-        looked for in this graph if it is of 10 to 29, else in that of 10, and in that of 30.
+        Neighbours of each row; for W_R the number that `coverage` of the rows must have. The cut
+        test looks for gaps in W_C if that has 10 to 29 neighbours, otherwise in a graph of 10; and
+        also in a graph of 30.
     coverage : float, default=0.99
-        For W_R: share of the rows with `n_neighbors` others within the radius.
+        For W_R: the share of rows that have `n_neighbors` other rows within the radius.
     weights : {"connectivity", "distance"}, default="connectivity"
-        Entries of W_C before it is normalised.
+        Entries of W_C before it is normalised: ones or distances.
     metric : {"euclidean", "cosine"}
-        Distance between rows; "cosine" scales them to length 1 first. For others, precompute.
+        Distance between rows. "cosine" first scales each row to length 1. For other metrics, pass
+        a precomputed graph.
     n_components : int or "auto", default="auto"
-        n, the number of eigenpairs. "auto" is as many as there are fragments, and for
-        criterion="zz_top" 200 below 5,000 rows and 1,000 from there on: the more, the finer the
-        splits that the bound accepts. Never more than m - 1.
+        n, the number of eigenpairs, at most m - 1. "auto" takes as many as there are fragments;
+        for criterion="zz_top" it takes 200 below 5,000 rows and 1,000 from there on. The more
+        eigenpairs, the finer the splits that the ZZ Top Bound accepts.
     n_kmeans_components : int or None, default=50
-        For criterion="zz_top": columns of D, those of largest norm, that k-means sees; None for
-        all. The bound takes all.
+        For criterion="zz_top": k-means uses this many columns of D, those of largest norm; None
+        means all. The bound always uses all columns.
     drop_correlated : float, default=None
-        Drop columns of D whose Spearman correlation with a larger one exceeds it.
+        If given, drop each column of D whose absolute Spearman correlation with a column of larger
+        eigenvalue exceeds this number.
     full_path : bool, default=False
-        Whether the path goes on to `max_clusters` after the decision.
+        Whether the path continues to `max_clusters` after the decision.
     n_pairs : int, default=None
-        For criterion="zz_top": compute the bound of the pairs of highest cut only; None for all.
+        For criterion="zz_top": compute the bound only for this many pairs, those of highest cut.
+        None means all pairs.
     n_init : int, default=10
-        For criterion="zz_top": restarts of k-means for each k, and three times the swaps in each
-        round after them; 1 goes without swaps.
+        For criterion="zz_top": restarts of k-means for each k. Each round of swaps after them
+        tries a third as many swaps; 1 means no swaps.
     eigen_solver : {"auto", "dense", "lanczos", "chebyshev"}, default="auto"
         See `specialk_gpu.eigenpairs`.
     tol : float, default=1e-8
-        Largest residual of an eigenpair, relative to the largest magnitude.
+        Largest residual of an eigenpair, relative to the largest magnitude of an eigenvalue.
     backend : {"auto", "numpy", "cuda"}, default="auto"
-        Where to compute. "auto" takes CUDA when a device answers; `backend_` says which.
+        Where to compute. "auto" uses CUDA if a device is available, otherwise NumPy. `backend_`
+        says which one was used.
     random_state : int, RandomState or None, default=None
-        Draws start vectors and starting centres, on the host.
+        Seed for the start vectors and starting centres, which are drawn on the host.
     verbose : int, default=0
-        Above 0, log each stage at INFO under the logger "specialk_gpu", to standard error if
-        logging is not set up; and show how far a stage has come, with tqdm if that is installed.
+        Above 0, each stage is logged at level INFO by the logger "specialk_gpu" (to standard error
+        if logging is not set up), and progress bars are shown if tqdm is installed.
 
     Attributes
     ----------
     labels_ : int32 array of shape (m,)
-        In 0, ..., `n_clusters_` - 1, by falling size of the cluster. Copies of a row share
-        its label wherever they crowd out its neighbours (a warning says so), and count once in the
-        size of the cluster. Labels of isolated
-        rows mean nothing: for criterion="zz_top", that of the centre nearest to the origin of D.
+        Labels 0, ..., `n_clusters_` - 1; cluster 0 is the largest. If duplicates crowd out a row's
+        neighbours, duplicates share one label and count once in the size of a cluster, and a
+        warning says so. The label of an isolated row means nothing; for criterion="zz_top" it is
+        that of the centre nearest to the origin of D.
     n_clusters_ : int
-    path_ : Path of Step
-        One row for each k: `k, log_p, pair, accepted, reason, labels`, and `log_p_level` for
-        criterion="cut", `log_zz_top, inertia` for "zz_top"; `path_.to_frame()` gives a DataFrame,
-        `print(model.path_)` a table.
+    path_ : SelectionPath of Candidate
+        One row for each k: `k, log_p, pair, accepted, reason, labels`; also `log_p_level` for
+        criterion="cut", or `log_zz_top, inertia` for "zz_top". `path_.to_frame()` returns a
+        DataFrame, and `print(model.path_)` prints a table.
     tree_ : Tree
-        For criterion="cut": `leaf` (m,), `children` (K - 1, 2) and `log_p` (K,), as in
-        AgglomerativeClustering; ``tree_.to_linkage()`` is scipy's.
+        For criterion="cut": `leaf` (m,), `children` (K - 1, 2) and `log_p` (K,), laid out as in
+        AgglomerativeClustering. ``tree_.to_linkage()`` returns scipy's linkage matrix.
     membership_ : float64 array of shape (m, k)
-        Share of the lazy walks of ten steps from each row that end in each cluster.
+        For each row, the share of lazy random walks of ten steps that end in each cluster.
     eigenvalues_ : float64 array of shape (n,)
-        By falling magnitude.
+        In order of falling magnitude.
     embedding_ : float64 array of shape (m, n)
-        D.
+        The embedding D.
     affinity_matrix_ : csr_matrix of shape (m, m), or (u, u)
-        W. Where copies of rows crowd out their neighbours, of the u distinct rows only.
+        The graph W. If duplicates crowd out neighbours, it has the u distinct rows only.
     residuals_ : float64 array of shape (n,)
-        ``‖Wv - λv‖ / max |λ|`` of each pair.
+        ``‖Wv - λv‖ / max |λ|`` of each eigenpair.
     radius_ : float or None
-        ε of W_R.
+        The radius ε of W_R.
     n_graph_components_ : int
-        Connected components of W.
+        The number of connected components of W.
     limit_reached_ : bool
         Whether the search ended at `max_clusters`.
     timings_ : dict of str to float
-        Seconds by stage.
+        The seconds that each stage took.
     backend_ : str
         "numpy" or "cuda".
     eigen_solver_ : str
         The solver used for the largest component.
     n_features_in_ : int
     feature_names_in_ : array of str
-        Where X had names.
+        Only if X had column names.
 
     Notes
     -----
-    Arrays are of the kind that came in: of PyTorch, JAX or CuPy for an array of theirs on a device,
-    NumPy for everything else. Costs O(m² d) for the graph, O(m n²) for the eigenpairs, O(m K²) for
-    K fragments and O(K) sorts of their rows for merging; for criterion="zz_top" instead
-    O(m (k n_init d' + n)) for each k, d' being `n_kmeans_components`; memory O(m (d + n)).
+    For a PyTorch, JAX or CuPy array on a device, fitted arrays are of the same library; for any
+    other input they are NumPy arrays. Costs: O(m² d) for the graph and O(m n²) for the eigenpairs.
+    The cut test adds O(m K²) for K fragments and O(K) sorts of their rows for merging;
+    criterion="zz_top" adds O(m (k n_init d' + n)) for each k instead, where d' is
+    `n_kmeans_components`. Memory: O(m (d + n)).
 
     References
     ----------
@@ -220,7 +227,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         eigen_solver: str = "auto",
         tol: float = 1e-8,
         backend: str = "auto",
-        random_state: Any = None,
+        random_state: Seed = None,
         verbose: int = 0,
     ) -> None:
         self.alpha = alpha
@@ -246,11 +253,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    embedding_ = Late()
-    affinity_matrix_ = Late()
-    membership_ = Late()
-
-    def __sklearn_tags__(self) -> Any:
+    def __sklearn_tags__(self) -> Tags:
         """Describe the estimator to scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = self.affinity == "precomputed"
@@ -258,15 +261,15 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         tags.input_tags.positive_only = self.affinity == "precomputed"
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> SpecialK:  # noqa: ARG002 - scikit-learn's signature
-        """Find the number of clusters of X and the clusters.
+    def fit(self, X: Matrix, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Find the number of clusters in X, and the clusters.
 
         Parameters
         ----------
         X : array-like of shape (m, d), or of shape (m, m) with affinity="precomputed"
-            NumPy, lists, data frames, CuPy, CUDA arrays of other libraries. float32 and
-            float64 are kept; short integers become float32, all else float64. Sparse
-            matrices only as a precomputed affinity. It is not changed.
+            A NumPy or CuPy array, a list, a data frame, or a CUDA array of another library.
+            float32 and float64 are kept; short integers become float32, everything else
+            float64. A sparse matrix is accepted only with affinity="precomputed". X is not changed.
         y : ignored
 
         Returns
@@ -276,13 +279,13 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         Raises
         ------
         ValueError, TypeError
-            If a parameter or X is out of range; the message names it.
+            If a parameter or X is not valid; the message names it.
         MemoryError
-            If W_R does not fit.
+            If W_R does not fit into memory.
         ConvergenceError
             If the eigenpairs could not be verified.
         RuntimeError
-            If backend="cuda" and CUDA cannot run.
+            If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
         check_limits(self)
@@ -290,19 +293,19 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         try:
             with followed() if self.verbose else nullcontext():
                 return self._fit(X)
-        except BaseException:  # an interruption, too, leaves the estimator as it was
-            vars(self).clear()
-            vars(self).update(before)
+        except BaseException:  # any failure or interruption leaves the estimator as it was
+            self.__dict__.clear()
+            self.__dict__.update(before)
             raise
 
-    def _fit(self, X: Any) -> SpecialK:
+    def _fit(self, X: Matrix) -> Self:
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
             given = checked(self, bk, X, precomputed=self.affinity == "precomputed")
             return self._fit_checked(bk, given, in_kind_of(X))
 
-    def _fit_checked(self, bk: ModuleType, given: Any, out: Callable[[Any], Any]) -> SpecialK:
-        """Run the stages on checked input, then set the fitted attributes, brought `out`."""
+    def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
+        """Run the stages on checked input; set the fitted attributes, converted by `out`."""
         X = to_backend(bk, given)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
@@ -325,9 +328,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         else:
             found = by_zz_top(self, bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
-        self._votes = out(found.labels)
-        if late is OnDevice:
-            self._votes = OnDevice(found.labels, self._votes)
+        votes = out(found.labels)
+        self._votes = OnDevice(found.labels, votes) if late is OnDevice else votes
         kept = self.get_params(deep=False)
         self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
         self._settings["alpha"] = level(self)
@@ -354,8 +356,10 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.timings_ = timings
         return self
 
-    def _rows_to_vote(self, given: Any, X: Any, late: Callable[[Any], Any]) -> Any:
-        """Return the rows that vote on new ones, with those `given` where they are the same."""
+    def _rows_to_vote(
+        self, given: Any, X: Array, late: Callable[[Any], Any]
+    ) -> Array | OnDevice | None:
+        """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
         if self.affinity == "precomputed":
             return None
         return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)

@@ -1,20 +1,22 @@
-"""A fitted model: labels of other k, labels of new rows, files, a report."""
+"""A fitted model: labels for other k, labels for new rows, saving, a report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Integral
-from types import ModuleType
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._prediction import shares_of_neighbors, shares_of_similarities
+from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice, load, on_host, save
 from specialk_gpu._validation import checked, in_kind_of, to_backend
 from specialk_gpu._version import __version__
 from specialk_gpu.backend import get_backend, is_device_array
+from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.affinity import (
     in_metric,
 )
@@ -22,19 +24,20 @@ from specialk_gpu.selection.merging import Tree
 
 __all__ = ["FittedModel", "Late"]
 
-KEPT = ("_voters", "_votes", "_distinct", "_settings", "_tree")  # beside what ends in an underscore
+# Private attributes that `save` writes, in addition to those whose name ends in an underscore.
+KEPT = ("_voters", "_votes", "_distinct", "_settings", "_tree")
 
 
 class Late:
     """A fitted attribute that is copied from the device to the host when it is first read.
 
-    The instance's dictionary holds it under its name, as it holds all fitted attributes.
+    Its value is stored in the instance's dictionary under its own name, like any attribute.
     """
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
-    def __get__(self, model: Any, owner: type) -> Any:
+    def __get__(self, model: FittedModel | None, owner: type) -> Any:
         found = {} if model is None else vars(model)
         if self.name not in found:
             msg = f"{owner.__name__!r} object has no attribute {self.name!r}"
@@ -43,45 +46,70 @@ class Late:
             found[self.name] = on_host(found[self.name])
         return found[self.name]
 
-    def __set__(self, model: Any, value: Any) -> None:
+    def __set__(self, model: FittedModel, value: object) -> None:
         vars(model)[self.name] = value
 
 
 class FittedModel:
-    """What an estimator can do once it is fitted."""
+    """The methods of a fitted estimator."""
+
+    backend: str
+    labels_: Array
+    n_clusters_: int
+    path_: SelectionPath
+    limit_reached_: bool
+    eigenvalues_: Array
+    residuals_: Array
+    radius_: float | None
+    n_graph_components_: int
+    n_features_in_: int
+    eigen_solver_: str
+    backend_: str
+    timings_: dict[str, float]
+    _settings: dict[str, Any]  # the parameters at the time of the fit
+    _distinct: Array | None  # the first of each group of equal rows, if any are equal
+    _tree: Tree | None
+    _voters: Array | OnDevice | None  # the fitted rows
+    _votes: Array | OnDevice  # the labels of these rows
+    get_params: Callable[..., dict[str, Any]]  # inherited from BaseEstimator
+    set_params: Callable[..., Self]
+
+    embedding_ = Late()
+    affinity_matrix_ = Late()
+    membership_ = Late()
 
     @property
     def tree_(self) -> Tree:
-        """The tree of clusters; see the class."""
+        """The tree of clusters; described under the attributes of `SpecialK`."""
         check_is_fitted(self, "labels_")
         if self._tree is None:
             msg = (
-                'there is no tree_ for criterion="zz_top": k-means starts anew for each k, and its '
+                'there is no tree_ for criterion="zz_top": k-means starts anew for each k, so its '
                 'clusters are not nested. Use labels_at(k), or criterion="cut".'
             )
             raise AttributeError(msg)
         return self._tree
 
-    def labels_at(self, k: int) -> Any:
-        """Return the labels of k clusters.
+    def labels_at(self, k: int) -> Array:
+        """Return the labels of a clustering into k clusters.
 
         Parameters
         ----------
         k : int
-            Up to the number of leaves of ``tree_``; for criterion="zz_top" a k of the path.
+            At most the number of leaves of ``tree_``; for criterion="zz_top" a k of the path.
 
         Returns
         -------
         int32 array of shape (m,)
-            By falling size of the cluster. Levels of the tree are nested: those below
-            `n_clusters_` are unions of `labels_`, those above divide them further.
+            Cluster 0 is the largest. Levels of the tree are nested: below `n_clusters_` the
+            clusters are unions of those in `labels_`, above it they are parts of them.
 
         Raises
         ------
         TypeError
-            If k is no integer.
+            If k is not an integer.
         ValueError
-            If there are no k clusters to be had.
+            If there is no clustering into k clusters.
         NotFittedError
             Before `fit`.
         """
@@ -101,38 +129,38 @@ class FittedModel:
             raise ValueError(msg)
         return step.labels
 
-    def predict(self, X: Any) -> Any:
-        """Find the cluster of new rows, by the vote of the rows that were fitted.
+    def predict(self, X: Matrix) -> Array:
+        """Label new rows by a vote of the fitted rows.
 
-        An extension: the method itself says nothing of new rows [HD19].
+        This is an extension: [HD19] does not define labels for new rows.
 
         Parameters
         ----------
         X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
-            Where similarities were fitted, those of the new rows to the m fitted ones.
+            New rows; with affinity="precomputed" their similarities to the m fitted rows.
 
         Returns
         -------
         int32 array of shape (q,)
-            The label of the largest share in `predict_proba`, of equal ones the smaller. Rows that
-            were fitted keep their `labels_`, except where rows were equal and had several.
+            The label with the largest share in `predict_proba`; in a tie the smaller label. A
+            fitted row gets its label in `labels_`, unless equal rows had different labels.
 
         Raises
         ------
         ValueError, TypeError
             As in `fit`, or if the columns are not those of the fit.
         NotFittedError
-            Before `fit`.
+            If `fit` has not been called.
         """
         shares, out = self._shares(X)
         return out(shares.argmax(axis=1).astype(np.int32))
 
-    def predict_proba(self, X: Any) -> Any:
-        """Find the share of the votes that each cluster gets for new rows.
+    def predict_proba(self, X: Matrix) -> Array:
+        """Return, for new rows, the share of the votes that each cluster gets.
 
-        The voters are the `n_neighbors` nearest fitted rows; rows equal to the new one vote alone.
-        With affinity="precomputed" all vote, by similarity. Shares are not probabilities that a
-        row belongs to a cluster.
+        The `n_neighbors` nearest fitted rows vote; if some of them equal the new row, only these
+        vote. With affinity="precomputed" all fitted rows vote, weighted by similarity. A share is
+        not the probability that a row belongs to a cluster.
 
         Parameters
         ----------
@@ -142,7 +170,7 @@ class FittedModel:
         Returns
         -------
         float64 array of shape (q, n_clusters_)
-            Rows sum to 1. Costs 2 q m d operations.
+            Each row sums to 1. The search costs 2 q m d operations.
 
         Raises
         ------
@@ -152,8 +180,8 @@ class FittedModel:
         shares, out = self._shares(X)
         return out(shares)
 
-    def _shares(self, X: Any) -> tuple[Any, Callable[[Any], Any]]:
-        """Return the shares of the clusters (q, k), and what makes a result of the kind of X."""
+    def _shares(self, X: Matrix) -> tuple[Array, Callable[[Any], Any]]:
+        """Return the shares (q, k), and a function that converts results to the kind of X."""
         check_is_fitted(self)
         bk = get_backend(self.backend, X)
         precomputed = self._voters is None
@@ -170,23 +198,23 @@ class FittedModel:
                 shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
         return shares, in_kind_of(X)
 
-    def save(self, path: Any) -> None:
-        """Write the fitted model to a file, without pickle.
+    def save(self, path: str | Path) -> None:
+        """Save the fitted model to a file, without pickle.
 
         Parameters
         ----------
         path : str or path
-            A .npz file, of the size of the fitted arrays and of X. What it holds is listed in
-            `specialk_gpu._storage`.
+            A .npz file. It is as large as the fitted arrays and X together. Its content is listed
+            in `specialk_gpu._storage`.
 
         Raises
         ------
         NotFittedError
-            Before `fit`.
+            If `fit` has not been called.
         TypeError
             If `random_state` is neither a number nor None.
         OSError
-            If the file cannot be written; one that is there is left as it is.
+            If the file cannot be written. An existing file is then left unchanged.
         """
         check_is_fitted(self)
         fitted = {
@@ -197,8 +225,8 @@ class FittedModel:
         save(path, type(self).__name__, __version__, self.get_params(), fitted)
 
     @classmethod
-    def load(cls, path: Any) -> FittedModel:
-        """Read a model that `save` has written, on any machine; its arrays are NumPy's.
+    def load(cls, path: str | Path) -> Self:
+        """Load a model that `save` has written, on any machine; its arrays are NumPy arrays.
 
         Parameters
         ----------
@@ -211,9 +239,9 @@ class FittedModel:
         Raises
         ------
         ValueError
-            If the file holds no such model, or one of another format.
+            If the file does not hold a saved model, or holds one of another format.
         OSError
-            If it cannot be read.
+            If the file cannot be read.
         """
         parameters, fitted = load(path, cls.__name__)
         model = cls(**parameters)
@@ -222,30 +250,31 @@ class FittedModel:
 
     def report(
         self,
-        path: Any,
+        path: str | Path,
         *,
-        X: Any = None,
+        X: Matrix | None = None,
         image_shape: tuple[int, int] | None = None,
         source: str = "",
     ) -> None:
-        """Write a page, as HTML, that says how many clusters there are, why, and how sure that is.
+        """Write an HTML page that says how many clusters there are, why, and how clear that is.
 
         Parameters
         ----------
         path : str or path
+            The HTML file.
         X : array of shape (m, height * width), optional
-            What was fitted, to show typical rows of each cluster as images.
+            The fitted rows, to show typical rows of each cluster as images.
         image_shape : tuple of two int, optional
-            Height and width.
+            Height and width of the images.
         source : str
-            What the data are, for the top of the page.
+            A description of the data, shown at the top of the page.
 
         Raises
         ------
         NotFittedError
-            Before `fit`.
+            If `fit` has not been called.
         ValueError
-            If the rows of X are no images of that shape.
+            If the rows of X are not images of that shape.
         OSError
             If the file cannot be written.
         """
@@ -254,11 +283,12 @@ class FittedModel:
         report(self, path, X=X, image_shape=image_shape, source=source)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what pickle keeps: with all arrays on the host, for machines without a GPU."""
-        return {name: on_host(value) for name, value in super().__getstate__().items()}
+        """Return the state for pickle, with all arrays on the host, for machines without a GPU."""
+        state: Any = super().__getstate__()
+        return {name: on_host(value) for name, value in state.items()}
 
-    def _brought(self, bk: ModuleType, name: str) -> Any:
-        """Return a fitted array on the backend; what was moved to the device stays there."""
+    def _brought(self, bk: Backend, name: str) -> Array:
+        """Return a fitted array on the backend; an array copied to the device is kept there."""
         fitted = vars(self)[name]
         if bk.name == "numpy":
             return on_host(fitted)
@@ -270,8 +300,8 @@ class FittedModel:
         return fitted.array
 
 
-def _in_dtype(X: Any, dtype: Any) -> Any:
-    """Return X in the dtype of the fitted rows, if that loses nothing, else as it is."""
+def _in_dtype(X: Array, dtype: np.dtype) -> Array:
+    """Return X in the dtype of the fitted rows if that loses nothing, otherwise unchanged."""
     with np.errstate(over="ignore"):
         converted = X.astype(dtype, copy=False)
     return converted if bool((converted == X).all()) else X

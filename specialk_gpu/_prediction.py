@@ -1,14 +1,12 @@
-"""Clusters of new rows, by the votes of the rows that were fitted."""
+"""Labels for new rows, by a vote of the fitted rows."""
 
 from __future__ import annotations
-
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.affinity import GraphWarning, rows_of_entries
 from specialk_gpu.graph.neighbors import neighbors_among
 
@@ -16,9 +14,9 @@ __all__ = ["shares_of_neighbors", "shares_of_similarities"]
 
 
 def shares_of_neighbors(
-    queries: Any, X: Any, labels: Any, n_neighbors: int, n_clusters: int
-) -> Any:
-    """Return the share of the nearest rows of X that each cluster has, for every query.
+    queries: Array, X: Array, labels: Array, n_neighbors: int, n_clusters: int
+) -> Array:
+    """Return, for every query, each cluster's share of the nearest rows of X.
 
     Parameters
     ----------
@@ -26,7 +24,7 @@ def shares_of_neighbors(
     X : float array of shape (m, d)
     labels : int32 array of shape (m,)
     n_neighbors : int
-        Voters, at most m. Where a query equals some of them, these alone vote.
+        The number of voters, at most m. If some of them equal the query, only these vote.
     n_clusters : int
         k.
 
@@ -42,8 +40,8 @@ def shares_of_neighbors(
     return _shares(bk, labels[indices], votes, n_clusters)
 
 
-def _shares(bk: ModuleType, near: Any, votes: Any, n_clusters: int) -> Any:
-    """Add up the votes (q, n) by the labels `near` (q, n)."""
+def _shares(bk: Backend, near: Array, votes: Array, n_clusters: int) -> Array:
+    """Return the shares (q, k): sums of the votes (q, n) by the voters' labels `near` (q, n)."""
     xp, q = bk.xp, near.shape[0]
     place = xp.arange(q)[:, None] * n_clusters + near
     total = xp.bincount(place.ravel(), votes.ravel(), minlength=q * n_clusters)
@@ -51,16 +49,17 @@ def _shares(bk: ModuleType, near: Any, votes: Any, n_clusters: int) -> Any:
     return total / total.sum(axis=1)[:, None]
 
 
-def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
-    """Return the share of the similarity that each cluster has, for every new row.
+def shares_of_similarities(S: Sparse, D: Array, labels: Array, n_clusters: int) -> Array:
+    """Return, for every new row, each cluster's share of the similarity.
 
     Parameters
     ----------
     S : sparse matrix or array of shape (q, m)
-        Similarities of new rows to those that were fitted: finite, not negative.
+        Similarities of the new rows to the fitted rows: finite and not negative.
     D : float array of shape (m, n)
-        The embedding. Rows without similarity, whose embedding is zero, go to the cluster of such
-        rows, or to that with the mean nearest to the origin; a GraphWarning says so.
+        The embedding. A new row without any similarity gets the label of the fitted rows whose
+        embedding is zero; without such rows, that of the cluster whose mean is nearest to the
+        origin. A GraphWarning says so.
     labels : int32 array of shape (m,)
     n_clusters : int
         k.
@@ -79,9 +78,9 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
     xp = bk.xp
     S = bk.sparse.csr_matrix(S, dtype=np.float64)
     row = rows_of_entries(S, "similarities")
-    S.data = xp.ldexp(S.data, -S.shape[1].bit_length())  # sums of a row stay finite
+    S.data = xp.ldexp(S.data, -S.shape[1].bit_length())  # keeps the sum of each row finite
     place = row * n_clusters + labels[S.indices]
-    whole = xp.rint(xp.ldexp(S.data, _growth(bk, S)[row]))  # sums are exact, in any order
+    whole = xp.rint(xp.ldexp(S.data, _growth(bk, S)[row]))  # whole numbers: their sums are exact
     total = xp.bincount(place, whole, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)
     alone = xp.flatnonzero(total.sum(axis=1) == 0)
     if alone.size:
@@ -94,8 +93,8 @@ def shares_of_similarities(S: Any, D: Any, labels: Any, n_clusters: int) -> Any:
     return total / total.sum(axis=1)[:, None]
 
 
-def _growth(bk: ModuleType, S: Any) -> Any:
-    """Return the powers of two (q,) by which the rows of S grow to sums of about 2^50."""
+def _growth(bk: Backend, S: Sparse) -> Array:
+    """Return the exponents of two (q,) that scale the rows of S to sums of about 2^50."""
     xp, (q, m) = bk.xp, S.shape
     n = max(q, m)
     indptr = xp.concatenate([S.indptr, xp.full(n - q, S.nnz, dtype=S.indptr.dtype)])
@@ -105,8 +104,8 @@ def _growth(bk: ModuleType, S: Any) -> Any:
     return 50 - xp.frexp(sums[:q, 0])[1]
 
 
-def _label_of_zero(bk: ModuleType, D: Any, labels: Any, n_clusters: int) -> int:
-    """Return the label of a row whose embedding is zero."""
+def _label_of_zero(bk: Backend, D: Array, labels: Array, n_clusters: int) -> int:
+    """Return the label for a row whose embedding is zero."""
     zero = bk.xp.flatnonzero(~(D != 0).any(axis=1))
     if zero.size:
         return int(labels[zero[0]])

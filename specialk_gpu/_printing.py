@@ -1,20 +1,28 @@
-"""What the command line prints and writes of a fitted model."""
+"""The path and the JSON summary of a fitted model, for the command line."""
+
+from __future__ import annotations
 
 import math
 import os
 import platform
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from specialk_gpu._model import FittedModel
 
 __all__ = ["path_rows", "print_results", "summary"]
 
 
-def path_rows(model, true_labels=None):
-    """Return the path as a list of dicts that JSON can hold, with the NMI if labels are known."""
+def path_rows(model: FittedModel, true_labels: np.ndarray | None = None) -> list[dict[str, Any]]:
+    """Return the path as a list of dicts for JSON; add the NMI if true labels are given."""
     from sklearn.metrics import normalized_mutual_info_score
 
     rows = []
     for step in model.path_:
         log_p = _finite(step.log_p)
-        row = {
+        row: dict[str, Any] = {
             "k": int(step.k),
             "log_p": log_p,
             "log10_p": None if log_p is None else log_p / math.log(10),
@@ -31,11 +39,13 @@ def path_rows(model, true_labels=None):
     return rows
 
 
-def _finite(number):
+def _finite(number: float | None) -> float | None:
     return float(number) if number is not None and math.isfinite(number) else None
 
 
-def summary(model, rows, seconds, warned):
+def summary(
+    model: FittedModel, rows: list[dict[str, Any]], seconds: float, warned: list[str]
+) -> dict[str, Any]:
     import numpy as np
 
     from specialk_gpu._environment import package_versions, peak_bytes
@@ -62,8 +72,8 @@ def summary(model, rows, seconds, warned):
     }
 
 
-def _print_path(rows, n_clusters, criterion):
-    """Print the path as a table, headed by the name of the rule; a star marks the answer."""
+def _print_path(rows: list[dict[str, Any]], n_clusters: int, criterion: str) -> None:
+    """Print the path as a table. The header names the rule; a star marks the answer."""
     if criterion == "cut":
         columns, rule = {"p": "log_p", "own p": "log_p_level"}, "cut test"
     else:
@@ -83,8 +93,8 @@ def _print_path(rows, n_clusters, criterion):
         print("  ".join([*padded[:-1], cells[-1]]))
 
 
-def _shown(number, name, criterion):
-    """Lay out a number of the path."""
+def _shown(number: float | None, name: str, criterion: str) -> str:
+    """Format a number of the path."""
     from specialk_gpu.inspection.diagnostics import in_words
 
     if number is None:
@@ -94,7 +104,9 @@ def _shown(number, name, criterion):
     return f"{number:.5g}" if name == "inertia" else f"{number:.2f}"
 
 
-def print_results(model, rows, seconds, *, table):
+def print_results(
+    model: FittedModel, rows: list[dict[str, Any]], seconds: float, *, table: bool
+) -> None:
     if table:
         _print_path(rows, model.n_clusters_, model.path_.criterion)
     noun = "cluster" if model.n_clusters_ == 1 else "clusters"

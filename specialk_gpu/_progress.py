@@ -1,4 +1,4 @@
-"""How far a long computation has come, and how long it took, for whoever asks to be told."""
+"""Progress and timings of long computations: a listener, the log and progress bars."""
 
 from __future__ import annotations
 
@@ -8,39 +8,45 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
-from types import ModuleType
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 __all__ = ["Clock", "followed", "logger", "tell", "told"]
 
+T = TypeVar("T")
 logger = logging.getLogger("specialk_gpu")
 
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
 
 
 def tell(stage: str, done: int, total: int = 0) -> None:
-    """Say that `done` of `total` parts of a stage are done; a total of 0 is not known."""
+    """Report that `done` of `total` parts of a stage are done; a `total` of 0 means unknown."""
     listener = _listener.get()
     if listener is not None:
         listener(stage, done, total)
 
 
-def told(results: Iterator[Any], total: int, stage: str) -> Iterator[Any]:
-    """Hand the results through, and tell how many there are by now, if the stage has a name."""
+def told(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
+    """Yield the results; after each, report their number so far, if the stage has a name."""
     for done, result in enumerate(results, start=1):
         if stage:
             tell(stage, done, total)
         yield result
 
 
-class Clock:
-    """Takes the seconds of one stage after another, and logs them."""
+class _Waits(Protocol):
+    """A backend, as far as a clock knows it."""
 
-    def __init__(self, bk: ModuleType, timings: dict[str, float]) -> None:
+    def synchronize(self) -> None: ...
+
+
+class Clock:
+    """Measures and logs the seconds of one stage after another."""
+
+    def __init__(self, bk: _Waits, timings: dict[str, float]) -> None:
         self.bk, self.timings, self.since = bk, timings, time.perf_counter()
 
     def stop(self, stage: str, detail: str) -> None:
-        """Book the time since the last stop under `stage`, beside what is booked there."""
+        """Add the time since the last stop to the timing of `stage`, and log it."""
         self.bk.synchronize()
         now = time.perf_counter()
         self.timings[stage] = self.timings.get(stage, 0.0) + now - self.since
@@ -50,16 +56,17 @@ class Clock:
 
 @contextmanager
 def followed() -> Iterator[None]:
-    """Let INFO through, to standard error if nobody listens, and show bars."""
+    """Enable INFO messages (on standard error if logging is not set up) and progress bars."""
     with _listening, _shown():
         yield
 
 
 class _Listening:
-    """Lets INFO through while at least one thread is inside."""
+    """Enables INFO messages while at least one thread is inside the context."""
 
     def __init__(self) -> None:
-        self.lock, self.users, self.level, self.handler = Lock(), 0, 0, None
+        self.lock, self.users, self.level = Lock(), 0, 0
+        self.handler: logging.Handler | None = None
 
     def __enter__(self) -> None:
         with self.lock:
@@ -86,9 +93,9 @@ _listening = _Listening()
 
 @contextmanager
 def _shown() -> Iterator[None]:
-    """Show a bar for each stage that takes long, with the time left, if tqdm is installed.
+    """Show a progress bar with the time left for each long stage, if tqdm is installed.
 
-    On a terminal's standard error, or in a notebook; elsewhere nothing is shown.
+    Bars appear on standard error if it is a terminal, or in a notebook; nowhere else.
     """
     try:
         from tqdm.auto import tqdm
@@ -105,13 +112,14 @@ def _shown() -> Iterator[None]:
 
 
 class _Bars:
-    """One bar after another."""
+    """Shows one progress bar at a time."""
 
     def __init__(self, tqdm: Any) -> None:
-        self.tqdm, self.stage, self.bar = tqdm, "", None
+        self.tqdm, self.stage = tqdm, ""
+        self.bar: Any = None
 
     def show(self, stage: str, done: int, total: int) -> None:
-        """Bring the bar of a stage up to date, or begin it."""
+        """Update the bar of a stage, or start it."""
         if self.bar is None or stage != self.stage or done < self.bar.n:
             self.close()
             settings = {"leave": False, "delay": 0.5, "disable": None}
@@ -119,10 +127,10 @@ class _Bars:
             self.stage = stage
         self.bar.update(done - self.bar.n)
         if done >= total > 0:
-            self.close()  # before the log says something
+            self.close()  # before the next log message
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Remove the bar."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None

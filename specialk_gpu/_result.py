@@ -1,9 +1,15 @@
-"""The path: one row for every number of clusters, with its p and the reason."""
+"""The selection path: one row for each number of clusters k, with its p and the reason."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from specialk_gpu.backend.typing import Array
 
 __all__ = [
     "NO_POWER",
@@ -19,42 +25,42 @@ SMALL = -3 * math.log(10)  # log p below which the cut test's p is printed as "<
 
 
 class PowerWarning(UserWarning):
-    """Too few rows, or columns, for a clear split to be accepted: k = 1 may say nothing."""
+    """Too few rows or columns to accept even a clear split: k = 1 is no evidence."""
 
 
 class LimitWarning(UserWarning):
-    """The search ended at `max_clusters`, or with clusters of very few rows: look at the path."""
+    """The search ended at `max_clusters`, or with clusters of very few rows: check the path."""
 
 
 class CalibrationWarning(UserWarning):
-    """The cut test was not calibrated on graphs of this kind: its p may be too small."""
+    """The cut test was not calibrated on this kind of graph, so its p may be too small."""
 
 
 class Candidate(NamedTuple):
-    """One k of the path.
+    """One row of the path: a clustering into k clusters, and its test.
 
     Attributes
     ----------
     k : int
         Number of clusters.
     log_p : float
-        Natural logarithm of the p that decides; -inf for k = 1, where there is no pair. By the cut
-        test, the least p of all clusterings into k or more clusters that were looked at; by the
-        ZZ Top Bound, the largest bound over the pairs.
+        Natural logarithm of the p that decides; -inf for k = 1, which has no pair to test. For the
+        cut test, p is the smallest p of all clusterings into k or more clusters that were tested;
+        for the ZZ Top Bound, it is the largest bound over the pairs.
     pair : tuple of two int, or None
         The labels of the least separate pair.
     accepted : bool
         Whether the decision is for k clusters, or more.
     reason : str
-        Why, in words.
+        The reason in words.
     labels : int32 array of shape (m,)
-        In 0, ..., k - 1, by falling size of the cluster.
+        Labels 0, ..., k - 1; cluster 0 is the largest.
     log_p_level : float or None
-        By the cut test, the p of this clustering itself.
+        For the cut test: natural logarithm of the p of this clustering alone.
     log_zz_top : float or None
-        The largest bound over the pairs, where it was computed.
+        The largest ZZ Top Bound over the pairs, as a natural logarithm, if it was computed.
     inertia : float or None
-        Of the best k-means restart, for criterion="zz_top".
+        For criterion="zz_top": the inertia of the best k-means restart.
     """
 
     k: int
@@ -62,35 +68,37 @@ class Candidate(NamedTuple):
     pair: tuple[int, int] | None
     accepted: bool
     reason: str
-    labels: Any
+    labels: Array
     log_p_level: float | None = None
     log_zz_top: float | None = None
     inertia: float | None = None
 
 
-class SelectionPath(tuple):
-    """The steps of a search, by rising k. `criterion` is the rule that decided."""
+class SelectionPath(tuple[Candidate, ...]):
+    """The candidates of a search, by rising k; `criterion` is the rule that decided."""
 
-    def __new__(cls, steps: Any, criterion: str) -> SelectionPath:
-        """Make a path of steps."""
+    criterion: str
+
+    def __new__(cls, steps: Iterable[Candidate], criterion: str) -> SelectionPath:
+        """Make a path of candidates."""
         path = super().__new__(cls, steps)
         path.criterion = criterion
         return path
 
-    def __reduce__(self) -> Any:
-        """Pickle the steps and the rule."""
+    def __reduce__(self) -> tuple[type[SelectionPath], tuple[tuple[Candidate, ...], str]]:
+        """Pickle the candidates and the rule."""
         return SelectionPath, (tuple(self), self.criterion)
 
-    def with_labels(self, function: Any) -> SelectionPath:
-        """Return a path whose labels are changed by a function."""
+    def with_labels(self, function: Callable[[Array], Array]) -> SelectionPath:
+        """Return a path in which `function` has been applied to the labels of each candidate."""
         steps = (step._replace(labels=function(step.labels)) for step in self)
         return SelectionPath(steps, self.criterion)
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per k, without the labels.
 
-        Beside `log_p`, which decides, stands `log10_p`. Columns that the rule does not have are
-        left out. The rule is in ``frame.attrs["criterion"]``. Needs pandas.
+        `log_p` decides; `log10_p` is the same number to base 10. Columns that the rule does not
+        use are left out. ``frame.attrs["criterion"]`` is the rule. This needs pandas.
         """
         import pandas as pd
 
@@ -102,7 +110,7 @@ class SelectionPath(tuple):
         return frame
 
     def __str__(self) -> str:
-        """Lay the path out as a table, headed by the name of the rule."""
+        """Return the path as a table whose header names the rule."""
         cut = self.criterion == "cut"
         if cut:
             columns, rule = f"{'p':>9} {'own p':>9}", "cut test"
@@ -121,7 +129,7 @@ class SelectionPath(tuple):
 
 
 def _p(log_p: float | None, k: int) -> str:
-    """Print a p of the cut test: its law is not known far out in the tail."""
+    """Format a p of the cut test; its null distribution is not known far out in the tail."""
     if k == 1 or log_p is None:
         return ""
     return "< 0.001" if log_p < SMALL else f"{math.exp(log_p):.3f}"

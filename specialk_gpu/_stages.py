@@ -1,17 +1,19 @@
-"""The stages of a fit, with the parameters of an estimator: graph, eigenpairs, one of two rules."""
+"""The stages of a fit, with the estimator's parameters: graph, eigenpairs, one of two rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu._progress import Clock
+from specialk_gpu._result import SelectionPath
 from specialk_gpu._warn import warn
+from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.graph.affinity import (
     GraphWarning,
     knn_graph,
@@ -48,12 +50,42 @@ REMEDIES = {
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 
 
-def level(model: Any) -> float:
-    """Return alpha, or what it is by default."""
+class Parameters(Protocol):
+    """The parameters of an estimator, which `specialk_gpu.SpecialK` describes."""
+
+    alpha: float | None
+    n_clusters: int | None
+    min_clusters: int
+    max_clusters: int | None
+    criterion: str
+    stopping: str
+    affinity: str
+    n_neighbors: int
+    coverage: float
+    weights: str
+    n_components: int | str
+    n_kmeans_components: int | None
+    drop_correlated: float | None
+    full_path: bool
+    n_pairs: int | None
+    n_init: int
+    eigen_solver: str
+    tol: float
+
+
+def level(model: Parameters) -> float:
+    """Return `alpha`, or the default of the criterion if it is None."""
     return LEVELS[model.criterion] if model.alpha is None else model.alpha
 
 
-def by_cut(model: Any, bk: ModuleType, graphs: CutGraphs, W: Any, rng: Any, clock: Clock) -> Fit:
+def by_cut(
+    model: Parameters,
+    bk: Backend,
+    graphs: CutGraphs,
+    W: Sparse,
+    rng: RandomState,
+    clock: Clock,
+) -> Fit:
     """Find clusters by the cut test."""
     m = W.shape[0]
     seeds = rng.randint(np.iinfo(np.int32).max, size=2).tolist()
@@ -90,13 +122,13 @@ def by_cut(model: Any, bk: ModuleType, graphs: CutGraphs, W: Any, rng: Any, cloc
         found.tree,
         found.path,
         found.limit_reached,
-        pairs._replace(vectors=None),
+        pairs._replace(vectors=None),  # type: ignore[arg-type]
         D,
     )
 
 
-def by_zz_top(model: Any, bk: ModuleType, W: Any, rng: Any, clock: Clock) -> Fit:
-    """Find clusters as [HD19, Algorithm 1] does."""
+def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
+    """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
     m, n = W.shape[0], model.n_components
     if n == "auto":
         n = 200 if m < 5000 else 1000
@@ -104,7 +136,8 @@ def by_zz_top(model: Any, bk: ModuleType, W: Any, rng: Any, clock: Clock) -> Fit
         pairs = verified_pairs(model, W, max(1, min(int(n), m - 1)), rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=model.drop_correlated)
-        pairs = pairs._replace(vectors=None)  # D has what is needed of them
+        # D replaces the eigenvectors, so their memory can be freed
+        pairs = pairs._replace(vectors=None)  # type: ignore[arg-type]
         clock.stop("embedding", f"{D.shape[1]} columns")
     warn_of_components(W, pairs)
     with memory_explained(bk, "sweep"):
@@ -135,10 +168,10 @@ def by_zz_top(model: Any, bk: ModuleType, W: Any, rng: Any, clock: Clock) -> Fit
     )
 
 
-def neighbour_graph(model: Any, bk: ModuleType, X: Any) -> tuple[Any, float | None]:
-    """Build W_C, or W_R and its radius."""
+def neighbour_graph(model: Parameters, bk: Backend, X: Array) -> tuple[Sparse, float | None]:
+    """Build W_C, or W_R; return the graph and the radius (None for W_C)."""
     n_neighbors, m = model.n_neighbors, X.shape[0]
-    if m == 1:  # all rows are equal: one row, joined to nothing
+    if m == 1:  # all rows are equal: one distinct row without neighbours
         return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
     if n_neighbors >= m:
         warn(
@@ -152,44 +185,44 @@ def neighbour_graph(model: Any, bk: ModuleType, X: Any) -> tuple[Any, float | No
     return radius_graph(X, n_neighbors, coverage=model.coverage)
 
 
-def graphs_to_cut(model: Any, X: Any, W: Any) -> CutGraphs:
-    """Return where gaps are looked for: the law of their p knows nearest neighbours."""
+def graphs_to_cut(model: Parameters, X: Array, W: Sparse) -> CutGraphs:
+    """Return the graphs for the cut test, which was calibrated on nearest-neighbour graphs."""
     if model.affinity == "precomputed" or W.shape[0] == 1:
         return CutGraphs(W)
     known = (model.affinity, model.weights) == ("nearest_neighbors", "connectivity")
     return CutGraphs(W if known and NEAR <= model.n_neighbors < WIDE else None, X)
 
 
-def warn_of_graph(model: Any, W: Any) -> None:
-    """Say what is noteworthy about the graph."""
+def warn_of_graph(model: Parameters, W: Sparse) -> None:
+    """Warn of isolated rows."""
     m = W.shape[0]
     n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).astype(np.int64).sum())
     if n_isolated:
         what = "their embedding is zero"
         if model.criterion == "zz_top" or model.affinity == "precomputed":
-            what += ", and their labels mean nothing"  # else the cut test's own graph has them
+            what += ", and their labels mean nothing"  # else the cut test's graph has edges there
         warn(
             f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, and {what}.",
             GraphWarning,
         )
 
 
-def warn_of_components(W: Any, pairs: Eigenpairs) -> None:
-    """Say that the graph falls apart, where D has few columns for each component."""
+def warn_of_components(W: Sparse, pairs: Eigenpairs) -> None:
+    """Warn that the graph has several components, each of which has few columns in D."""
     if pairs.n_components > 1 and bool((W.indptr[1:] > W.indptr[:-1]).all()):
         warn(
             f"the graph falls into {pairs.n_components} separate components, which is normal "
             "for well-separated clusters. Each is embedded by itself; those smaller than 1/n "
-            "of the rows may not be told apart.",
+            "of the rows may not be distinguished.",
             GraphWarning,
         )
 
 
 def verified_pairs(
-    model: Any, W: Any, n: int, random_state: Any, known: Eigenpairs | None = None
+    model: Parameters, W: Sparse, n: int, random_state: Seed, known: Eigenpairs | None = None
 ) -> Eigenpairs:
-    """Compute n eigenpairs, and say if they could not be verified."""
-    settings = {"solver": model.eigen_solver, "tol": model.tol}
+    """Compute n eigenpairs; raise or warn if they could not be verified."""
+    settings: dict[str, Any] = {"solver": model.eigen_solver, "tol": model.tol}
     pairs = eigenpairs(W, n, random_state=random_state, known=known, **settings)
     if not pairs.converged:
         if not pairs.complete or float(pairs.residuals.max()) > 1e3 * model.tol:
@@ -199,8 +232,8 @@ def verified_pairs(
     return pairs
 
 
-def check_counts(model: Any, m: int, rows: str) -> None:
-    """Refuse more clusters than rows before any work is done."""
+def check_counts(model: Parameters, m: int, rows: str) -> None:
+    """Raise a ValueError if more clusters than rows are requested, before any work is done."""
     for name in ("n_clusters", "min_clusters"):
         value = getattr(model, name)
         if value is not None and value > m and (name == "n_clusters" or not model.n_clusters):
@@ -208,8 +241,8 @@ def check_counts(model: Any, m: int, rows: str) -> None:
             raise ValueError(msg)
 
 
-def check_limits(model: Any) -> None:
-    """Refuse numbers of clusters that contradict each other."""
+def check_limits(model: Parameters) -> None:
+    """Raise a ValueError if the numbers of clusters contradict each other."""
     k, least = model.n_clusters, model.min_clusters
     most = np.inf if model.max_clusters is None else model.max_clusters
     if least > most:
@@ -227,15 +260,15 @@ def check_limits(model: Any) -> None:
 
 
 @contextmanager
-def memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
-    """Say of a MemoryError from below where it arose, what is free, and what to change."""
+def memory_explained(bk: Backend, stage: str) -> Iterator[None]:
+    """Add to a MemoryError the stage, the free memory, and what to change."""
     try:
         yield
     except MemoryError as error:
         if error.args and type(error) is MemoryError and error.__cause__ is None:
-            raise  # this library's, before anything was taken: it says all that
+            raise  # raised by this library before any allocation: its message is complete
         if str(error).startswith(tuple(f"{name}: " for name in REMEDIES)):
-            raise  # of a stage within this one
+            raise  # already explained by an inner stage
         msg = (
             f"{stage}: {error or 'an allocation failed'}. {bk.free_memory():,} bytes are free. "
             f"{REMEDIES[stage]}"
@@ -244,19 +277,19 @@ def memory_explained(bk: ModuleType, stage: str) -> Iterator[None]:
 
 
 class Fit(NamedTuple):
-    """What a fit has found, on the backend."""
+    """The result of a fit, on the backend."""
 
     n_clusters: int
-    labels: Any
-    membership: Any
+    labels: Array
+    membership: Array
     tree: Tree | None
-    path: Any
+    path: SelectionPath
     limit_reached: bool
     pairs: Eigenpairs
-    D: Any
+    D: Array
 
-    def spread(self, group: Any) -> Fit:
-        """Give every copy what its row has."""
+    def spread(self, group: Array) -> Fit:
+        """Return the result for all rows: duplicates get the values of their distinct row."""
         tree = None if self.tree is None else self.tree.spread(group)
         return self._replace(
             labels=self.labels[group],

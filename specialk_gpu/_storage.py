@@ -1,7 +1,7 @@
-"""Fitted models in files, and on machines without a GPU.
+"""Saving and loading of fitted models, also on machines without a GPU.
 
-A file is NumPy's .npz, without pickle: the arrays by name, and `content`, a JSON text with the
-version of the format, the parameters, and what is no array.
+A file is a NumPy .npz file without pickle. It holds the arrays by name, and `content`, a JSON text
+with the version of the format, the parameters, and every attribute that is not an array.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from specialk_gpu.selection.merging import Tree
 __all__ = ["OnDevice", "load", "on_host", "save"]
 
 FORMAT = 2
-STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # arrays: may be infinite
+STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 
 
 class OnDevice(NamedTuple):
-    """A fitted array that is on the device, and is copied to the host when it is read."""
+    """A fitted array on the device, which is copied to the host when it is read."""
 
     array: Any
-    host: Any = None  # the same, where the host has it already
+    host: Any = None  # its copy on the host, if there is one already
 
 
 def on_host(value: Any) -> Any:
-    """Return a fitted attribute with its arrays on the host; what is there already is itself."""
+    """Return a fitted attribute with its arrays on the host; host arrays are not copied."""
     if isinstance(value, OnDevice):
         value = value.array if value.host is None else value.host
     if isinstance(value, SelectionPath):
@@ -50,18 +50,20 @@ def on_host(value: Any) -> Any:
     return value.get() if bk.sparse.issparse(value) else bk.to_numpy(bk.asarray(value))
 
 
-def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: dict) -> None:
-    """Write a fitted model, in one go or not at all.
+def save(
+    path: str | Path, kind: str, version: str, parameters: dict[str, Any], state: dict
+) -> None:
+    """Write a fitted model to a file, completely or not at all.
 
     Parameters
     ----------
     path : str or path
     kind, version : str
-        The class, and the version of the package, that wrote it.
+        The class that writes the file, and the version of the package.
     parameters : dict
         Numbers, strings and None.
     state : dict
-        Fitted attributes, on the host: arrays, sparse matrices, a path, and what JSON holds.
+        Fitted attributes, on the host: arrays, sparse matrices, a path, and values for JSON.
 
     Raises
     ------
@@ -91,7 +93,7 @@ def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: 
             plain[name] = {"tree": True}
         elif sparse.issparse(value):
             arrays |= {f"{name}.{part}": getattr(value, part) for part in PARTS}
-            plain[name] = {"shape": value.shape}
+            plain[name] = {"shape": state[name].shape}
         elif isinstance(value, np.ndarray):
             arrays[name] = value.astype(str) if value.dtype == object else value
         else:
@@ -111,16 +113,16 @@ def save(path: Any, kind: str, version: str, parameters: dict[str, Any], state: 
         partial.unlink(missing_ok=True)
 
 
-def _number(value: Any) -> Any:
-    """Return a NumPy scalar as one of Python."""
+def _number(value: object) -> float:
+    """Return a NumPy scalar as a Python number."""
     if isinstance(value, np.generic):
         return value.item()
     msg = f"a {type(value).__name__} cannot be saved, got {value!r}."
     raise TypeError(msg)
 
 
-def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read what `save` wrote.
+def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read a file that `save` wrote.
 
     Parameters
     ----------
@@ -135,14 +137,14 @@ def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises
     ------
     ValueError
-        If the file was not written by `save`, is damaged, or is of another format.
+        If the file was not written by `save`, is damaged, or has another format.
     """
     if Path(path).is_file() and not zipfile.is_zipfile(path):
-        msg = f"{path} is not a model that was saved, or is damaged: it is no .npz file"
+        msg = f"{path} is not a model that was saved, or is damaged: it is not an .npz file"
         raise ValueError(msg)
     try:
         with warnings.catch_warnings(), Path(path).open("rb") as stream:
-            warnings.simplefilter("error")  # what NumPy only doubts
+            warnings.simplefilter("error")  # a NumPy warning also means that the file is damaged
             with np.load(stream, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
         content = json.loads(str(arrays.pop("content")))
@@ -153,7 +155,7 @@ def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
             state = {name: _restored(name, value, arrays) for name, value in plain.items()}
     except OSError:
         raise
-    except Exception as error:  # damage shows in many ways
+    except Exception as error:  # a damaged file can raise many kinds of errors
         msg = f"{path} is not a model that was saved, or is damaged: {error}"
         raise ValueError(msg) from error
     if found[:2] != (FORMAT, kind):
@@ -167,12 +169,12 @@ def load(path: Any, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _of_strings(array: np.ndarray) -> np.ndarray:
-    """Return names as scikit-learn has them, as objects."""
+    """Return an array of strings with dtype object, as scikit-learn stores names."""
     return array.astype(object) if array.dtype.kind == "U" else array
 
 
 def _restored(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
-    """Put an attribute together again."""
+    """Rebuild a fitted attribute."""
     if "shape" in value:
         parts = tuple(arrays[f"{name}.{part}"] for part in PARTS)
         return sparse.csr_matrix(parts, shape=value["shape"])

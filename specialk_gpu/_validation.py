@@ -1,19 +1,20 @@
-"""What an estimator is given, brought to the backend, and what it gives back, of the same kind."""
+"""Validation of the input, and conversion of results to the kind of array that came in."""
 
 from __future__ import annotations
 
 import datetime
 import sys
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import is_device_array
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import SHORT_DTYPES, features
 
 __all__ = ["checked", "in_kind_of", "to_backend"]
@@ -27,30 +28,30 @@ NOT_NUMBERS = (
     "str",
     "utf8",
     "large_string",
-)  # beginnings of dtypes of data frames
+)  # prefixes of dtype names of data frames
 NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 
 
 def checked(
-    estimator: Any, bk: ModuleType, X: Any, *, precomputed: bool, fitted: bool = False
+    estimator: BaseEstimator, bk: Backend, X: Any, *, precomputed: bool, fitted: bool = False
 ) -> Any:
-    """Validate X where it is, without a copy where that is possible.
+    """Validate X on the host or device where it is, without a copy if possible.
 
     Parameters
     ----------
     estimator : BaseEstimator
-        Takes the number and the names of the columns, or compares them, where it is `fitted`.
+        Stores the number and the names of the columns; if `fitted`, compares them instead.
     bk : module
     X : array-like of shape (m, d), or sparse
     precomputed : bool
-        Whether X holds similarities, which may be sparse, or a graph of NetworkX or igraph.
+        Whether X holds similarities (which may be sparse) or is a NetworkX or igraph graph.
     fitted : bool
-        Whether X are new rows, of which one is enough.
+        Whether X holds new rows for `predict`; then one row is enough.
 
     Raises
     ------
     ValueError, TypeError
-        If X is not what the estimator takes.
+        If the estimator does not accept X.
     """
     X = _adjacency(X, precomputed)
     on_device = is_device_array(X)
@@ -86,18 +87,18 @@ def checked(
     )
 
 
-def to_backend(bk: ModuleType, X: Any) -> Any:
-    """Bring data that `checked` returned to the backend; data already there are not copied."""
+def to_backend(bk: Backend, X: Array | Sparse) -> Any:
+    """Move data that `checked` returned to the backend; data already there are not copied."""
     if sparse.issparse(X):
         return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
     return bk.asarray(X)
 
 
-def in_kind_of(X: Any) -> Callable[[Any], Any]:
-    """Return what turns a result, of any backend, into an array of the kind of `X`.
+def in_kind_of(X: object) -> Callable[[Any], Any]:
+    """Return a function that converts a result of any backend into an array of the kind of `X`.
 
-    The kind of an array on a device is that of its library, as far as it reads DLPack, and CuPy's
-    else; sparse matrices stay CuPy's. The kind of everything on the host is NumPy's.
+    If `X` is on a device, results are arrays of its library if that library reads DLPack, otherwise
+    CuPy arrays; sparse results stay CuPy matrices. If `X` is on the host, results are NumPy arrays.
     """
     if not is_device_array(X):
         return on_host
@@ -111,14 +112,14 @@ def in_kind_of(X: Any) -> Callable[[Any], Any]:
 
 
 def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private function
-    """Return the matrix of a graph of NetworkX or igraph, in the order of its nodes.
+    """Return the matrix of a NetworkX or igraph graph, in the order of its nodes.
 
-    Edges without an attribute "weight" have weight 1. What is no such graph is returned.
+    Edges without an attribute "weight" have weight 1. Any other object is returned unchanged.
     """
     library = type(graph).__module__.partition(".")[0]
     if library in ("networkx", "igraph"):
         if not allowed:
-            msg = f"a graph of {library} goes with affinity='precomputed'."
+            msg = f"a graph of {library} needs affinity='precomputed'."
             raise TypeError(msg)
         n_nodes = graph.number_of_nodes() if library == "networkx" else graph.vcount()
         n_edges = graph.number_of_edges() if library == "networkx" else graph.ecount()
@@ -136,7 +137,7 @@ def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private fu
 
 
 def _of_numpy(X: Any) -> Any:
-    """Return tensors of other libraries on the host as arrays; frames and arrays as they are."""
+    """Return host tensors of other libraries as NumPy arrays; other input is returned unchanged."""
     if type(X).__module__.partition(".")[0] == "torch":
         return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy(force=True)
     if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
@@ -145,15 +146,13 @@ def _of_numpy(X: Any) -> Any:
         msg = "X must have no masked entries: fill or drop them first."
         raise ValueError(msg)
     if hasattr(X, "collect") and not hasattr(X, "shape"):
-        msg = (
-            f"X must be data, got a {type(X).__name__} that is still to be computed: collect() it."
-        )
+        msg = f"X must hold data, got a {type(X).__name__} that is not computed yet: collect() it."
         raise TypeError(msg)
     return X
 
 
 def _dtype_of(X: Any) -> str:
-    """Return the name of the dtype that X has as an array."""
+    """Return the name of the dtype of X as an array, or "" if it is unknown."""
     if hasattr(X, "dtype"):
         return str(getattr(X.dtype, "name", X.dtype))
     if hasattr(X, "shape") and len(X.shape) == 2 and X.shape[0]:
@@ -163,7 +162,7 @@ def _dtype_of(X: Any) -> str:
 
 
 def _refuse_text(X: Any) -> None:
-    """Raise for text and dates, which would otherwise be parsed into numbers."""
+    """Raise a ValueError for text and dates, which would otherwise be converted to numbers."""
     columns = getattr(X, "dtypes", None)  # of a data frame
     if columns is None and hasattr(X, "schema"):
         columns = X.schema.types  # of a table of pyarrow

@@ -1,4 +1,4 @@
-"""Single-cell data: cluster the neighbour graph that an AnnData object holds."""
+"""Single-cell data: cluster the neighbour graph of an AnnData object."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ def cluster(
     normalize: bool = True,
     **parameters: Any,
 ) -> SpecialK:
-    """Find the number of clusters of the cells, from their neighbour graph, and the clusters.
+    """Cluster the cells by their neighbour graph, and find the number of clusters.
 
     Parameters
     ----------
     adata : AnnData
-        With a graph in ``.obsp``, as `scanpy.pp.neighbors` leaves it, or rapids-singlecell's on
-        the device. Scanpy is not needed.
+        Must hold a graph in ``.obsp``, as `scanpy.pp.neighbors` writes it, or rapids-singlecell
+        on the device. Scanpy is not needed.
     obsp : str
-        Name of the graph: similarities, (m, m).
+        Name of the graph in ``.obsp``: a matrix of similarities of shape (m, m).
     key_added : str
-        ``.obs[key_added]`` takes the labels, a categorical of "0", "1", ..., by falling size;
-        ``.uns[key_added]`` a dict of "params", "n_clusters", "criterion" (the rule that decided),
-        and "path", a DataFrame with one row for each k.
+        The labels are written to ``.obs[key_added]``, as a categorical of "0", "1", ..., of which
+        "0" is the largest cluster. ``.uns[key_added]`` becomes a dict of "params", "n_clusters",
+        "criterion" (the rule that decided) and "path" (a DataFrame with one row for each k).
     normalize : bool
-        Whether to divide each entry by the roots of the degrees of its two cells, as in W_C
-        [HD19, section 4]; else the graph is taken as it is.
+        Whether to divide each entry by the square roots of the degrees of its two cells, as in
+        W_C [HD19, section 4]. If False, the graph is used as it is.
     **parameters
-        Of `specialk_gpu.SpecialK`, but `affinity`.
+        Parameters of `specialk_gpu.SpecialK`, except `affinity`.
 
     Returns
     -------
@@ -50,9 +50,9 @@ def cluster(
     Raises
     ------
     KeyError
-        If there is no such graph.
+        If ``.obsp`` has no graph of that name.
     ValueError, TypeError
-        As `specialk_gpu.SpecialK.fit`.
+        As in `specialk_gpu.SpecialK.fit`.
     """
     import pandas as pd
 
@@ -61,14 +61,14 @@ def cluster(
         msg = f"adata.obsp has no {obsp!r}, only: {known}. Run scanpy.pp.neighbors first."
         raise KeyError(msg)
     if "affinity" in parameters:
-        msg = "affinity is 'precomputed' here, the graph in adata.obsp; it cannot be chosen."
+        msg = "affinity is 'precomputed' here (the graph in adata.obsp) and cannot be chosen."
         raise TypeError(msg)
     W = affinity_matrix(adata.obsp[obsp])
     with backend_of(W).device_of(W):
         W = normalised(W) if normalize else W
     model = SpecialK(affinity="precomputed", **parameters).fit(W)
     names = [str(label) for label in range(model.n_clusters_)]
-    labels = pd.Categorical.from_codes(on_host(model.labels_), categories=names)
+    labels = pd.Categorical.from_codes(on_host(model.labels_), categories=pd.Index(names))
     adata.obs[key_added] = pd.Series(labels, index=adata.obs_names)
     given = {"obsp": obsp, "normalize": normalize, **model.get_params()}
     path = model.path_.to_frame()

@@ -1,11 +1,13 @@
-"""The command line ``specialk-gpu``: cluster a file, show the method at work, describe the machine.
+"""The command line ``specialk-gpu``: cluster a file, run a demo, describe the machine.
 
-Results go to stdout; errors, warnings and progress go to stderr, one line each, progress only to
-a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong usage or
-bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported by the command that
-needs them, so that ``--help`` is quick. The command `bench` is in the repository, in
-`benchmarks.suite.command`, and not in the wheel.
+Results go to stdout. Errors and warnings go to stderr, one line each; progress goes to stderr if
+that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong
+usage or bad input, 130 interrupted. Each command imports NumPy, scikit-learn and the estimator
+only if it needs them, so that ``--help`` is quick. The command `bench` is part of the repository
+(`benchmarks.suite.command`), not of the wheel.
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -15,23 +17,31 @@ import platform
 import sys
 import time
 import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import specialk_gpu
 from specialk_gpu._arguments import PARAMETERS, Parser, image_shape
 from specialk_gpu._printing import path_rows, print_results, summary
 
+if TYPE_CHECKING:
+    import numpy as np
+    from scipy import sparse
+
+    from specialk_gpu import SpecialK
+
 __all__ = ["main"]
 
 
-def main(argv=None):
+def main(argv: list[str] | None = None) -> int:
     """Run the command line.
 
     Parameters
     ----------
     argv : list of str, optional
-        The arguments, by default those of the process.
+        The arguments; by default those of the process.
 
     Returns
     -------
@@ -49,7 +59,7 @@ def main(argv=None):
         with _warnings_in_one_line() as warned:
             options.command(options, warned)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader has seen enough, as `head` does; files are written by now
+    except BrokenPipeError:  # the reader stopped reading, as `head` does; files are written by now
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
@@ -60,60 +70,60 @@ def main(argv=None):
     except OSError as error:
         return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
     except (ValueError, TypeError, ImportError) as error:
-        # NumPy's LinAlgError is a ValueError by descent and a numerical failure by nature.
+        # NumPy's LinAlgError is a subclass of ValueError, but means a numerical failure.
         return _fail(str(error), 1 if type(error).__name__ == "LinAlgError" else 2)
     return 0
 
 
-def _fail(message, code):
+def _fail(message: str, code: int) -> int:
     print("specialk-gpu: error:", _one_line(message), file=sys.stderr)
     return code
 
 
-def _one_line(message):
+def _one_line(message: object) -> str:
     return " ".join(str(message).split())
 
 
 # -- options --------------------------------------------------------------------------------------
 
 
-def _parser():
-    parser = Parser(prog="specialk-gpu", description="Cluster data without being told k.")
+def _parser() -> Parser:
+    parser = Parser(prog="specialk-gpu", description="Cluster data, and find k.")
     version = f"specialk-gpu {specialk_gpu.__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     fit = commands.add_parser("fit", help="cluster a file", allow_abbrev=False)
     fit.set_defaults(command=_fit)
-    path = {"type": Path, "metavar": "FILE"}
+    path: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     fit.add_argument("input", type=Path, metavar="INPUT", help="npy, npz, csv, parquet, mtx or idx")
     fit.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
     fit.add_argument("--summary", **path, help="write path, timings and versions here, as JSON")
-    fit.add_argument("--model", **path, help="keep the fitted model here, as .npz, for predict")
-    fit.add_argument("--report", **path, help="write a page about the result here, as .html")
-    shape = {"type": image_shape, "metavar": "HxW"}
+    fit.add_argument("--model", **path, help="save the fitted model here, as .npz, for predict")
+    fit.add_argument("--report", **path, help="write a report of the result here, as .html")
+    shape: dict[str, Any] = {"type": image_shape, "metavar": "HxW"}
     fit.add_argument("--image-shape", **shape, help="rows are images: show some in the report")
-    fit.add_argument("--true-labels", **path, help="known labels, to report the NMI with them")
+    fit.add_argument("--true-labels", **path, help="known labels, to compute the NMI with them")
     _add_input_options(fit)
     fit.add_argument("--quiet", action="store_true", help="print no table and no progress")
-    method = fit.add_argument_group("method", "In brackets: what holds without the option.")
+    method = fit.add_argument_group("method", "Defaults are given in brackets.")
     for name, settings in PARAMETERS.items():
         method.add_argument(f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, **settings)
 
-    predict = commands.add_parser("predict", help="cluster new rows by a kept model")
+    predict = commands.add_parser("predict", help="label new rows by a saved model")
     predict.set_defaults(command=_predict)
     predict.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
-    predict.add_argument("input", type=Path, metavar="INPUT", help="rows like those of the fit")
+    predict.add_argument("input", type=Path, metavar="INPUT", help="rows with the fitted columns")
     predict.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
-    backends = {"choices": ("auto", "numpy", "cuda"), "default": "auto"}
+    backends: dict[str, Any] = {"choices": ("auto", "numpy", "cuda"), "default": "auto"}
     predict.add_argument("--backend", **backends, help="where to compute (auto)")
     _add_input_options(predict)
 
-    report = commands.add_parser("report", help="write a page about a kept model")
+    report = commands.add_parser("report", help="write a report of a saved model")
     report.set_defaults(command=_report)
     report.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
-    report.add_argument("output", type=Path, metavar="OUTPUT", help="the page, as .html")
-    report.add_argument("--input", **path, help="what was fitted, for --image-shape")
+    report.add_argument("output", type=Path, metavar="OUTPUT", help="the report, as .html")
+    report.add_argument("--input", **path, help="the fitted rows, for --image-shape")
     report.add_argument("--image-shape", **shape, help="rows are images: show some")
     _add_input_options(report)
 
@@ -123,7 +133,7 @@ def _parser():
     demo.add_argument("--data", choices=(*shapes, "digits"), default="blobs", help="(blobs)")
     demo.add_argument("--random-state", type=int, default=0, help="seed of data and method (0)")
     demo.add_argument("--backend", **backends)
-    demo.add_argument("--report", **path, help="write a page about the result here, as .html")
+    demo.add_argument("--report", **path, help="write a report of the result here, as .html")
 
     _add_bench(commands)
     info = commands.add_parser("info", help="describe backends, devices and versions")
@@ -131,8 +141,8 @@ def _parser():
     return parser
 
 
-def _add_bench(commands):
-    """Add the command `bench`, which the repository has; elsewhere it says where to find it."""
+def _add_bench(commands: argparse._SubParsersAction) -> None:
+    """Add the command `bench`; outside the repository it only says where to find it."""
     try:
         from benchmarks.suite import command
     except ModuleNotFoundError:
@@ -143,7 +153,7 @@ def _add_bench(commands):
         command.add_command(commands)
 
 
-def _bench_is_missing(_options, _warned):
+def _bench_is_missing(_options: argparse.Namespace, _warned: list[str]) -> None:
     msg = (
         "the benchmarks are not in the installed package: clone the repository, run "
         "pip install -e '.[bench]' in it, and call specialk-gpu bench again."
@@ -151,8 +161,8 @@ def _bench_is_missing(_options, _warned):
     raise ValueError(msg)
 
 
-def _add_input_options(command):
-    command.add_argument("--key", help="the array to take from an .npz file of several")
+def _add_input_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--key", help="the array to read from an .npz file with several")
     header = "whether a csv or tsv file begins with a row of names (auto)"
     command.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
 
@@ -160,7 +170,7 @@ def _add_input_options(command):
 # -- commands -------------------------------------------------------------------------------------
 
 
-def _fit(options, warned):
+def _fit(options: argparse.Namespace, warned: list[str]) -> None:
     import numpy as np
 
     from specialk_gpu.io import files
@@ -168,7 +178,7 @@ def _fit(options, warned):
     inputs = options.input, options.true_labels
     _check_outputs(options, inputs, ("output", "summary", "model", "report"))
     if options.image_shape and not options.report:
-        msg = "--image-shape is for the report; name it with --report"
+        msg = "--image-shape is for the report, so it needs --report"
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in PARAMETERS}
     X, names = _read(options, options.input)
@@ -197,19 +207,21 @@ def _fit(options, warned):
             shown = X if options.image_shape else None
             source = options.input.name
             model.report(options.report, X=shown, image_shape=options.image_shape, source=source)
-    finally:  # a full disk does not take the answer with it
+    finally:  # print the answer even if a file cannot be written
         print_results(model, rows, seconds, table=not options.quiet)
 
 
-def _read(options, path):
-    """Return the matrix in a file, and the names of its columns or None."""
+def _read(
+    options: argparse.Namespace, path: Path
+) -> tuple[np.ndarray | sparse.csr_array, list[str] | None]:
+    """Return the matrix in a file, and the names of its columns (or None)."""
     from specialk_gpu.io.files import read_table
 
     header = {"yes": True, "no": False}.get(options.header)
     return read_table(path, key=options.key, header=header)
 
 
-def _predict(options, _warned):
+def _predict(options: argparse.Namespace, _warned: list[str]) -> None:
     import numpy as np
 
     from specialk_gpu import SpecialK
@@ -219,7 +231,7 @@ def _predict(options, _warned):
     _check_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
     X, given = _read(options, options.input)
-    fitted = vars(model).pop("feature_names_in_", None)
+    fitted = model.__dict__.pop("feature_names_in_", None)
     if fitted is not None and given and given != fitted.tolist():
         msg = f"the columns must be those of the fit, {', '.join(fitted)}, got {', '.join(given)}"
         raise ValueError(msg)
@@ -231,15 +243,15 @@ def _predict(options, _warned):
         print(f"cluster {cluster}: {counted(count, 'row')}")
 
 
-def _report(options, _warned):
+def _report(options: argparse.Namespace, _warned: list[str]) -> None:
     from specialk_gpu import SpecialK
 
     _check_outputs(options, (options.model, options.input), ("output",), labels=False)
     if bool(options.input) != bool(options.image_shape):
-        msg = "--input and --image-shape go together: the images, and their height and width"
+        msg = "--input and --image-shape go together: give both, or neither"
         raise ValueError(msg)
     if not options.input and (options.key or options.header != "auto"):
-        msg = "--key and --header say how to read --input, which was not given"
+        msg = "--key and --header are for reading --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
     X = _read(options, options.input)[0] if options.input else None
@@ -247,7 +259,7 @@ def _report(options, _warned):
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 
 
-def _demo(options, _warned):
+def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
     from sklearn.datasets import load_digits
 
     from specialk_gpu.datasets import make_shape
@@ -263,18 +275,20 @@ def _demo(options, _warned):
     model, seconds = _cluster(X, parameters, quiet=False)
     try:
         if options.report:
-            images = {"X": X, "image_shape": (8, 8)} if options.data == "digits" else {}
+            images: dict[str, Any] = (
+                {"X": X, "image_shape": (8, 8)} if options.data == "digits" else {}
+            )
             model.report(options.report, source=options.data, **images)
     finally:
         print_results(model, path_rows(model, y), seconds, table=True)
 
 
-def _info(_options, _warned):
+def _info(_options: argparse.Namespace, _warned: list[str]) -> None:
     from specialk_gpu._environment import optional_versions, package_versions
     from specialk_gpu.backend import describe_backends, driver_text
     from specialk_gpu.backend.cpu.threads import n_threads
 
-    def listed(versions):
+    def listed(versions: Mapping[str, object]) -> str:
         return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())
 
     optional = optional_versions()
@@ -295,8 +309,8 @@ def _info(_options, _warned):
             print(f"  device: {device['name']}, {device['memory'] / 2**30:.1f} GiB{suffix}")
 
 
-def _check_backend(options):
-    """Refuse a backend that this machine lacks: usage, not numerics."""
+def _check_backend(options: argparse.Namespace) -> None:
+    """Raise a ValueError (exit code 2: wrong usage) if the backend cannot run here."""
     from specialk_gpu.backend import get_backend
 
     try:
@@ -305,8 +319,14 @@ def _check_backend(options):
         raise ValueError(str(error)) from error
 
 
-def _check_outputs(options, inputs, names, *, labels=True):
-    """Find out before the work whether its results can be written."""
+def _check_outputs(
+    options: argparse.Namespace,
+    inputs: Iterable[Path | None],
+    names: Iterable[str],
+    *,
+    labels: bool = True,
+) -> None:
+    """Check, before any work is done, that the results can be written."""
     from specialk_gpu.io.files import LABEL_FORMATS
 
     output = getattr(options, "output", None)
@@ -330,7 +350,9 @@ def _check_outputs(options, inputs, names, *, labels=True):
         taken.add(path.resolve())
 
 
-def _cluster(X, parameters, *, quiet):
+def _cluster(
+    X: np.ndarray | sparse.csr_array, parameters: dict[str, Any], *, quiet: bool
+) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
 
@@ -340,18 +362,15 @@ def _cluster(X, parameters, *, quiet):
     return model, time.perf_counter() - start
 
 
-# -- results --------------------------------------------------------------------------------------
-
-
 # -- stderr ---------------------------------------------------------------------------------------
 
 
 @contextmanager
-def _warnings_in_one_line():
-    """Print each warning meant for users once, as one line; yield the list of those printed."""
-    warned = []
+def _warnings_in_one_line() -> Iterator[list[str]]:
+    """Print each warning for users once, as one line; yield the list of printed warnings."""
+    warned: list[str] = []
 
-    def show(message, *_args, **_kwargs):
+    def show(message: object, *_args: object, **_kwargs: object) -> None:
         text = _one_line(message)
         if text not in warned:
             warned.append(text)

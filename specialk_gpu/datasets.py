@@ -7,6 +7,8 @@ Examples
 ((1500, 2), np.int32(2))
 """
 
+from __future__ import annotations
+
 import importlib.util
 import os
 from pathlib import Path
@@ -16,6 +18,7 @@ from sklearn import datasets
 from sklearn.preprocessing import minmax_scale
 from sklearn.utils import check_random_state
 
+from specialk_gpu.backend.typing import Seed
 from specialk_gpu.io.files import read_idx
 
 __all__ = ["NOISE_LEVELS", "SHAPES", "load_fashion_mnist", "load_mnist", "make_shape"]
@@ -26,27 +29,29 @@ NOISE_LEVELS = tuple(level / 40 for level in range(10))  # 0, 0.025, ..., 0.225
 _SUBSETS = {"train": ("train", slice(None, 60_000)), "test": ("t10k", slice(60_000, None))}
 
 
-def make_shape(shape, noise=0.0, *, n_samples=1500, random_state=None):
-    """Draw one of the four synthetic sets of [HD19]'s experiments.
+def make_shape(
+    shape: str, noise: float = 0.0, *, n_samples: int = 1500, random_state: Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw one of the four synthetic data sets of the experiments in [HD19].
 
     Parameters
     ----------
     shape : {"random", "blobs", "moons", "circles"}
-        Uniform on a square (1 cluster), three Gaussian blobs of unequal width (3), two
-        interleaved half circles (2), or a circle within another of twice the radius (2).
+        Uniform on a square (1 cluster), three Gaussian blobs of unequal width (3 clusters), two
+        interleaved half circles (2 clusters), or a circle inside another of twice the radius (2).
     noise : float
-        The standard deviation of the Gaussian noise on moons and circles. The blobs have the
+        For moons and circles, the standard deviation of the Gaussian noise. The blobs have the
         standard deviations ``noise + 0.5``, ``noise + 1.25`` and ``noise + 0.25``. The uniform
-        square has no noise parameter: `noise` doesn't change it. [HD19] takes `NOISE_LEVELS`.
+        square does not depend on `noise`. [HD19] uses `NOISE_LEVELS`.
     n_samples : int
-        The number m of points; [HD19] takes 1500.
+        The number m of points; [HD19] uses 1500.
     random_state : int, RandomState or None
-        The seed, as everywhere in scikit-learn.
+        The seed, as in scikit-learn.
 
     Returns
     -------
     X : ndarray of shape (n_samples, 2), float64
-        The points. Each column is scaled to [0, 3] after the noise was added.
+        The points. After the noise is added, each column is scaled to [0, 3].
     y : ndarray of shape (n_samples,), int32
         The cluster that each point was drawn from.
 
@@ -84,17 +89,19 @@ def make_shape(shape, noise=0.0, *, n_samples=1500, random_state=None):
     return minmax_scale(X, feature_range=(0, 3)), y.astype(np.int32)
 
 
-def load_mnist(folder=None, *, subset="train"):
+def load_mnist(
+    folder: str | Path | None = None, *, subset: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
     """Load MNIST, 28 x 28 images of handwritten digits.
 
     Parameters
     ----------
     folder : str or path-like, optional
-        A folder that holds the idx files ``train-images-idx3-ubyte`` and
-        ``train-labels-idx1-ubyte`` (for the test set ``t10k-...``), plain or ``.gz``. Without it
-        the environment variable ``SPECIALK_MNIST`` names the folder; without that too, the data
-        come from OpenML by `sklearn.datasets.fetch_openml`, which keeps them in scikit-learn's
-        data folder. A folder that was named is never passed over for a download.
+        A folder with the idx files ``train-images-idx3-ubyte`` and ``train-labels-idx1-ubyte``
+        (for the test set ``t10k-...``), plain or ``.gz``. By default the folder is taken from the
+        environment variable ``SPECIALK_MNIST``. If that is not set either, the data are downloaded
+        from OpenML by `sklearn.datasets.fetch_openml`, which stores them in scikit-learn's data
+        folder. If a folder is named, nothing is ever downloaded.
     subset : {"train", "test"}
         60,000 or 10,000 images.
 
@@ -108,23 +115,25 @@ def load_mnist(folder=None, *, subset="train"):
     Raises
     ------
     FileNotFoundError
-        If the folder lacks the files; the message says which, and what it holds.
+        If the folder lacks the files; the message says which ones, and what the folder holds.
     OSError
         If no folder was named and OpenML can't be reached.
     ValueError
-        If `subset` is unknown, or the files are damaged or not of 28 x 28 pixels.
+        If `subset` is unknown, the files are damaged, or the images do not have 28 x 28 pixels.
     """
     return _load("mnist_784", folder, "SPECIALK_MNIST", subset)
 
 
-def load_fashion_mnist(folder=None, *, subset="train"):
+def load_fashion_mnist(
+    folder: str | Path | None = None, *, subset: str = "train"
+) -> tuple[np.ndarray, np.ndarray]:
     """Load Fashion-MNIST, 28 x 28 images of ten kinds of clothes.
 
     Parameters
     ----------
     folder : str or path-like, optional
-        As in `load_mnist`, with the environment variable ``SPECIALK_FASHION_MNIST``. Debian's
-        and Ubuntu's package ``dataset-fashion-mnist`` puts the files in
+        As in `load_mnist`, with the environment variable ``SPECIALK_FASHION_MNIST``. On Debian
+        and Ubuntu, the package ``dataset-fashion-mnist`` installs the files in
         ``/usr/share/datasets/fashion-mnist``.
     subset : {"train", "test"}
         60,000 or 10,000 images.
@@ -144,7 +153,9 @@ def load_fashion_mnist(folder=None, *, subset="train"):
     return _load("Fashion-MNIST", folder, "SPECIALK_FASHION_MNIST", subset)
 
 
-def _load(name, folder, variable, subset):
+def _load(
+    name: str, folder: str | Path | None, variable: str, subset: str
+) -> tuple[np.ndarray, np.ndarray]:
     if subset not in _SUBSETS:
         msg = f"subset must be one of {', '.join(_SUBSETS)}, got {subset!r}"
         raise ValueError(msg)
@@ -156,7 +167,7 @@ def _load(name, folder, variable, subset):
     return _from_openml(name, variable, subset)
 
 
-def _from_folder(folder, origin, subset):
+def _from_folder(folder: Path, origin: str, subset: str) -> tuple[np.ndarray, np.ndarray]:
     prefix, _ = _SUBSETS[subset]
     expected = [f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"]
     found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else None
@@ -164,7 +175,7 @@ def _from_folder(folder, origin, subset):
     for name in expected:
         present = [entry for entry in (name, f"{name}.gz") if entry in (found or [])]
         if not present:
-            holds = "is no folder" if found is None else f"holds {', '.join(found) or 'nothing'}"
+            holds = "is not a folder" if found is None else f"holds {', '.join(found) or 'nothing'}"
             msg = f"{origin} must hold {' and '.join(expected)}, plain or .gz; it {holds:.500}"
             raise FileNotFoundError(msg)
         paths.append(folder / present[0])
@@ -176,7 +187,7 @@ def _from_folder(folder, origin, subset):
     return X.reshape(len(X), 784), y
 
 
-def _from_openml(name, variable, subset):
+def _from_openml(name: str, variable: str, subset: str) -> tuple[np.ndarray, np.ndarray]:
     parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
     try:
         X, y = datasets.fetch_openml(
@@ -184,7 +195,7 @@ def _from_openml(name, variable, subset):
         )
     except OSError as error:
         msg = f"{name} can't be fetched from OpenML ({error}); "
-        msg += f"name a folder with its idx files by folder= or by {variable}"
+        msg += f"name a folder that holds its idx files by folder= or by {variable}"
         raise OSError(msg) from error
     _, rows = _SUBSETS[subset]
     return X[rows].astype(np.uint8), y[rows].astype(np.uint8)

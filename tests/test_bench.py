@@ -280,7 +280,7 @@ def test_command_fails_where_we_are_stopped_and_where_files_are_missing(
     assert main([*command, "--out", str(tmp_path / "no" / "x.json")]) == 2
     monkeypatch.setattr(suite, "cases", lambda _size, **_: [Case("knn", "mnist", 10_000, 784)])
     assert main([*command, "--data", str(tmp_path / "no")]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 @pytest.mark.gpu

@@ -510,7 +510,7 @@ def test_the_demo_writes_a_report_with_images(tmp_path, capsys):
         (["fit", "X", "--image-shape", "8x8"], "--image-shape is for the report"),
         (["fit", "X", "--image-shape", "8"], "expected height x width, such as 28x28, got '8'"),
         (["fit", "X", "--image-shape", "3x3", "--report", "a.html"], "--image-shape must have as"),
-        (["report", "X", "a.html", "--key", "b"], "--key and --header say how to read --input"),
+        (["report", "X", "a.html", "--key", "b"], "--key and --header are for reading --input"),
         (["fit", "X", "--model", "X"], "--model would overwrite another file"),
         (["predict", "X", "X"], "x.npy is not a model that was saved"),
         (["predict", "none.npz", "X"], "none.npz: No such file"),

@@ -154,7 +154,7 @@ def test_a_folder_without_the_files_is_an_error_that_says_what_is_there(
         FileNotFoundError, match=rf"folder='{re.escape(str(tmp_path))}' must hold {expected}"
     ):
         load(tmp_path)
-    with pytest.raises(FileNotFoundError, match="it is no folder"):
+    with pytest.raises(FileNotFoundError, match="it is not a folder"):
         load(tmp_path / "absent")
     monkeypatch.setenv(variable, str(tmp_path))
     with pytest.raises(FileNotFoundError, match=rf"{variable}='.*' must hold {expected}"):

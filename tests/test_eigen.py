@@ -570,7 +570,7 @@ def test_what_is_said_to_be_known_is_checked(bk):
         found = eigenpairs(W, 30, known=known, **settings)  # of no use, and no harm
         assert found.converged
         np.testing.assert_allclose(bk.to_numpy(found.values), right, atol=1e-10)
-    with pytest.raises(TypeError, match="known must be what eigenpairs has returned, got a tuple"):
+    with pytest.raises(TypeError, match="known must be a result of eigenpairs, got a tuple"):
         eigenpairs(W, 30, known=(1, 2))
     smaller = eigenpairs(csr(bk, neighbour_graph(600, 3)), 10, **settings)
     with pytest.raises(ValueError, match=r"known must have vectors of shape \(700, 10\)"):

@@ -247,7 +247,7 @@ def test_graphs_without_edges_are_refused(graph):
 
 @pytest.mark.parametrize("graph", [networkx.path_graph(5), igraph.Graph.Ring(5)])
 def test_graphs_are_no_features(graph):
-    with pytest.raises(TypeError, match="a graph of .* goes with affinity='precomputed'"):
+    with pytest.raises(TypeError, match="a graph of .* needs affinity='precomputed'"):
         SpecialK(backend="numpy").fit(graph)
 
 

@@ -551,7 +551,7 @@ def test_what_is_not_real_or_too_far(bk):
 
 @pytest.mark.parametrize("ks", [[], [2, 2], [3, 2]])
 def test_numbers_of_clusters_must_rise(bk, ks):
-    with pytest.raises(ValueError, match="ks must be rising numbers of clusters, got"):
+    with pytest.raises(ValueError, match="ks must be ascending numbers of clusters, got"):
         kmeans_batch(bk.asarray(NOISE), ks, seeds=ks)
 
 
@@ -582,7 +582,7 @@ def test_a_sample_does_not_hide_what_is_rare_and_far(bk, monkeypatch, seed):
 
 
 def test_every_number_of_clusters_has_a_seed():
-    with pytest.raises(ValueError, match="seeds must be one for each of 2 numbers .* got 3"):
+    with pytest.raises(ValueError, match="seeds must have one entry for each of 2 .* got 3"):
         kmeans_batch(NOISE, [2, 3], seeds=[0, 1, 2])
     with pytest.raises(ValueError, match="n_clusters must lie between 1"):
         kmeans_batch(NOISE, [0, 3], seeds=[0, 1])

@@ -208,7 +208,7 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
 @pytest.mark.parametrize(
     ("X", "settings", "headline", "words", "doubt"),
     [
-        (BLOBS, {}, "3 clusters, clearly", "so the answer is 3", "one for this graph"),
+        (BLOBS, {}, "3 clusters, clearly", "so the answer is 3", "answer is for this graph"),
         (
             BLOBS,
             {"criterion": "zz_top"},
@@ -222,7 +222,7 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
             {"n_components": 5, "criterion": "zz_top"},
             "1 cluster?",
             "no evidence",
-            "5 eigenvectors of so many rows are too few for any split",
+            "5 eigenvectors are too few for any split of so many rows",
         ),
         (
             BLOBS[:20],
@@ -236,10 +236,10 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
             BLOBS,
             {"alpha": 1e-12, "criterion": "zz_top"},
             "2 clusters",
-            "But certainty, 1 less the bound, drops most after k = 3",
+            "But certainty (1 minus the bound) drops most after k = 3",
             "Certainty drops most after",
         ),
-        (np.ones((30, 2)), {}, "1 cluster, clearly", "", "one for this graph"),
+        (np.ones((30, 2)), {}, "1 cluster, clearly", "", "answer is for this graph"),
         (
             knn_graph(BLOBS),
             {"affinity": "precomputed", "criterion": "zz_top"},
@@ -272,10 +272,10 @@ def test_images_need_both_rows_and_shape(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "sure", "words"),
     [
-        ({"min_clusters": 5, "max_clusters": 5}, "given", "Fewer were not allowed"),
-        ({"min_clusters": 5, "max_clusters": 7}, "given", "Fewer were not allowed"),
-        ({"stopping": "watershed", "alpha": 1e-14}, "close", "is the last before certainty"),
-        ({"stopping": "watershed"}, "clear", "is the last before certainty"),
+        ({"min_clusters": 5, "max_clusters": 5}, "given", "does not allow fewer clusters"),
+        ({"min_clusters": 5, "max_clusters": 7}, "given", "does not allow fewer clusters"),
+        ({"stopping": "watershed", "alpha": 1e-14}, "close", "drops most after k = 3"),
+        ({"stopping": "watershed"}, "clear", "drops most after k = 3"),
     ],
 )
 def test_what_alpha_did_not_decide_is_said_so(settings, sure, words):

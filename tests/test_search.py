@@ -138,7 +138,7 @@ def test_fewer_clusters_than_asked_for_are_explained():
     star[0, 1:] = star[1:, 0] = 1
     model = on_host(star, affinity="precomputed", min_clusters=5, max_clusters=5)
     assert model.n_clusters_ < 5
-    assert "can be told apart: no more are possible" in model.path_[-1].reason
+    assert "can be distinguished: no more are possible" in model.path_[-1].reason
 
 
 # -- limits ---------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_no_power_is_told_apart_from_one_cluster():
 def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
     X = np.random.default_rng(0).normal(size=(m, 2))
     model = SpecialK(backend="numpy", affinity="precomputed", random_state=0)
-    with pytest.warns(CalibrationWarning, match=f"this one has {m} rows with"):
+    with pytest.warns(CalibrationWarning, match=f"This graph has {m} rows with"):
         model.fit(knn_graph(X, n_neighbors))
     with warnings.catch_warnings():
         warnings.simplefilter("error", CalibrationWarning)

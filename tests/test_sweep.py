@@ -374,10 +374,7 @@ def test_distinct_rows_end_the_path(bk):
         found = run(bk, D, full_path=True)
     assert found.n_clusters == 3
     assert [step.k for step in found.path] == [1, 2, 3, 4]
-    assert (
-        found.path[-1].reason
-        == "only 3 of the rows can be told apart: no more clusters are possible"
-    )
+    assert found.path[-1].reason == "only 3 rows are distinct: no more clusters are possible"
     assert found.path[-1].log_p == 0
 
 
@@ -423,7 +420,7 @@ def test_warning_ends_where_perfectly_separated_thirds_are_accepted():
 def test_every_step_says_why(bk):
     D, _ = blobs(3)
     one, *accepted, rejected = run(bk, D).path
-    assert one.reason == "accepted: one cluster leaves no pair to test"
+    assert one.reason == "start: one cluster, nothing to test"
     assert (one.log_p, one.pair) == (-math.inf, None)
     assert {step.reason for step in accepted} == {"accepted: every pair's bound is at most alpha"}
     assert rejected.reason.startswith("rejected: the bound of this pair is above alpha")

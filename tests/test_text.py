@@ -126,8 +126,8 @@ def test_matrix_market_follows_the_format(tmp_path, text, expected):
     [
         (f"{BANNER} coordinate complex general\n1 1 0\n", "got coordinate complex general"),
         (f"{BANNER} coordinate real hermitian\n1 1 0\n", "got coordinate real hermitian"),
-        (f"{BANNER} coordinate real symmetric\n2 3 0\n", "'2 3 0' states no sizes of a symmetric"),
-        (f"{BANNER} coordinate real general\n2 2\n", "'2 2' states no sizes"),
+        (f"{BANNER} coordinate real symmetric\n2 3 0\n", "'2 3 0' is not the sizes of a symmetric"),
+        (f"{BANNER} coordinate real general\n2 2\n", "'2 2' is not the sizes"),
         (f"{BANNER} coordinate real general\n2 2 1\n1 3 1\n", "entry 1, 3 lies outside"),
         (f"{BANNER} coordinate real general\n2 2 1\n0 1 1\n", "entry 0, 1 lies outside"),
         (

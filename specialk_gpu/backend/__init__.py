@@ -1,9 +1,9 @@
-"""The seam between the algorithms and the hardware.
+"""The interface between the algorithms and the hardware.
 
-`cpu` and `gpu` are two modules with the same names; the module *is* the backend. An array
-carries its backend: `backend_of` finds it again, so that no algorithm takes a device
-argument. Only the estimator and the command line choose one, at the door, with `get_backend`.
-CuPy is imported in `gpu` alone, and only when that module is asked for.
+A backend is a module: `cpu` (NumPy) or `gpu` (CuPy). Both modules define the same names.
+`backend_of` finds the backend of an array, so no algorithm takes a device argument. Only the
+estimator and the command line choose a backend, with `get_backend`. CuPy is imported in `gpu`
+alone, and only if that module is needed.
 """
 
 from __future__ import annotations
@@ -15,30 +15,37 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from specialk_gpu._progress import tell
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import cpu
+from specialk_gpu.backend.typing import Backend
+
+if TYPE_CHECKING:
+    from specialk_gpu.backend import gpu
+
+    SAME_NAMES: tuple[Backend, Backend] = cpu, gpu
 
 BACKENDS = ("auto", "numpy", "cuda")
 DLPACK_CUDA = (2, 13)  # device memory, managed memory
-DRIVER = Path("/proc/driver/nvidia")  # where Linux tells of NVIDIA's driver
+DRIVER = Path("/proc/driver/nvidia")  # where Linux reports on NVIDIA's driver
 
 
 class Verdict(NamedTuple):
-    """Whether CUDA runs here: `reason` is None if it does; `broken` if it should but does not."""
+    """Whether CUDA runs: `reason` is None if it does; `broken` is True if it should but fails."""
 
     reason: str | None
     broken: bool = False
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
 _verdicts: dict[int, Verdict] = {}  # one per process id: a forked child may not use CUDA
 
 
-def is_device_array(x: Any) -> bool:
-    """Say whether `x` lives on a CUDA device."""
+def is_device_array(x: object) -> bool:
+    """Return whether `x` lives on a CUDA device."""
     if type(x).__module__.partition(".")[0] in ("cupy", "cupyx"):
         return True
     if getattr(x, "__cuda_array_interface__", None) is not None:
@@ -47,27 +54,33 @@ def is_device_array(x: Any) -> bool:
     return device is not None and int(device()[0]) in DLPACK_CUDA
 
 
-def backend_of(x: Any) -> ModuleType:
+def _gpu() -> Backend:
+    """Import the CUDA backend, and CuPy with it."""
+    return cast("Backend", import_module("specialk_gpu.backend.gpu"))
+
+
+def backend_of(x: object) -> Backend:
     """Return the backend module that the array or sparse matrix `x` belongs to."""
-    return import_module("specialk_gpu.backend.gpu") if is_device_array(x) else cpu
+    return _gpu() if is_device_array(x) else cpu
 
 
 def map_tiles(
-    bk: ModuleType,
-    function: Callable[[slice], Any],
+    bk: Backend,
+    function: Callable[[slice], R],
     n_rows: int,
     bytes_per_row: int,
     stage: str = "",
-) -> list[Any]:
-    """Apply `function` to one slice of rows after another, as many as memory allows.
+) -> list[R]:
+    """Apply `function` to one slice of rows after another, each as large as memory allows.
 
-    Where memory does not suffice after all, the slice is halved and done again, so that
-    `function` must bear to be called twice for a row. Progress is told under `stage`, if named.
+    If memory does not suffice after all, the slice is halved and tried again. `function` must
+    therefore allow a second call for the same row. Progress is reported under `stage`, if given.
 
     Raises
     ------
     MemoryError
-        If a 64th of the first slice is still too much; names what was needed and what is free.
+        If a 64th of the first slice is still too much. The message names the bytes needed and
+        free.
     """
     step = tile_rows(bk, bytes_per_row)
     smallest = max(1, step // 64)
@@ -81,7 +94,7 @@ def map_tiles(
             if size <= smallest:
                 msg = (
                     f"a tile of {size} of {n_rows} rows needs about {size * bytes_per_row:,} "
-                    f"bytes of work space, and {bk.free_memory():,} are free ({error})."
+                    f"bytes of work space, but {bk.free_memory():,} are free ({error})."
                 )
                 raise MemoryError(msg) from error
             step = max(smallest, size // 2)
@@ -92,16 +105,16 @@ def map_tiles(
     return results
 
 
-def tile_rows(bk: ModuleType, bytes_per_row: int) -> int:
-    """Return how many rows of that size make a tile: `bk.tile_bytes`, or a 16th of what is free."""
+def tile_rows(bk: Backend, bytes_per_row: int) -> int:
+    """Return the number of rows in a tile of `bk.tile_bytes`, or of a 16th of the free memory."""
     return max(1, min(bk.tile_bytes, bk.free_memory() // 16) // max(bytes_per_row, 1))
 
 
-def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Run `function` with the device of its first argument as the current one."""
+def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
+    """Decorate `function` to run with the device of its first argument as the current one."""
 
     @functools.wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
         x = args[0] if args else next(iter(kwargs.values()), None)
         with backend_of(x).device_of(x):
             return function(*args, **kwargs)
@@ -110,7 +123,7 @@ def on_its_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def driver_version() -> int | None:
-    """Return the newest CUDA that the NVIDIA driver runs, 12090 for 12.9; None without a driver."""
+    """Return the newest CUDA that the NVIDIA driver runs (12090 is 12.9), None without a driver."""
     found = ctypes.c_int()
     try:
         driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
@@ -121,23 +134,23 @@ def driver_version() -> int | None:
 
 
 def extra_for(version: int) -> str:
-    """Return the extra whose CuPy a driver of that version runs."""
+    """Return the pip extra whose CuPy runs with a driver for that CUDA version."""
     return "cuda13" if version >= 13000 else "cuda12"
 
 
 def driver_text() -> str:
-    """Say which CUDA the driver runs, and which extra goes with it."""
+    """Describe which CUDA the driver runs, and which pip extra goes with it."""
     version = driver_version()
     if version is None:
         return "installed, but libcuda was not found" if DRIVER.exists() else "none"
     cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
     if version < 12000:
-        return f"{cuda}, too old: CuPy 14 needs one for CUDA 12 or newer"
+        return f"{cuda}, too old: CuPy 14 needs a driver for CUDA 12 or newer"
     return f"{cuda}, extra {extra_for(version)}"
 
 
 def _advice() -> str:
-    """Say what to do where CuPy is missing."""
+    """Return what to do if CuPy is missing."""
     version = driver_version()
     if version is None and not DRIVER.exists():
         return "this machine has no NVIDIA driver, which CUDA needs"
@@ -149,7 +162,7 @@ def _advice() -> str:
 
 
 def cuda_verdict() -> Verdict:
-    """Find out, once per process, whether CUDA can be used, by running a little on it."""
+    """Test, once per process, whether CUDA can be used, by a small computation."""
     pid = os.getpid()
     if pid not in _verdicts:
         if any(verdict.reason is None for verdict in _verdicts.values()):
@@ -170,16 +183,16 @@ def cuda_verdict() -> Verdict:
     return _verdicts[pid]
 
 
-def get_backend(name: str, x: Any = None) -> ModuleType:
+def get_backend(name: str, x: object = None) -> Backend:
     """Choose the backend for `name` and the input `x`.
 
     Parameters
     ----------
     name : {"auto", "numpy", "cuda"}
-        "auto" takes CUDA when a device answers, NumPy otherwise.
+        "auto" takes CUDA if a device answers, and NumPy otherwise.
     x : array, optional
-        The input. An array on a device needs the CUDA backend: it is never copied to the
-        host behind the user's back.
+        The input. An array on a device needs the CUDA backend: it is never copied to the host
+        without the user's request.
 
     Returns
     -------
@@ -189,9 +202,9 @@ def get_backend(name: str, x: Any = None) -> ModuleType:
     Raises
     ------
     ValueError
-        If `name` is unknown, or "numpy" meets an array on a device.
+        If `name` is unknown, or if it is "numpy" and `x` is on a device.
     RuntimeError
-        If "cuda", or an array on a device, needs CUDA and it cannot run.
+        If `name` is "cuda" or `x` is on a device, and CUDA cannot run.
     """
     if name not in BACKENDS:
         msg = f"backend must be one of {BACKENDS}, got {name!r}."
@@ -207,7 +220,7 @@ def get_backend(name: str, x: Any = None) -> ModuleType:
         return cpu
     reason, broken = cuda_verdict()
     if reason is None:
-        return import_module("specialk_gpu.backend.gpu")
+        return _gpu()
     if name == "cuda" or on_device:
         msg = f"backend='cuda' cannot run: {reason}. Use backend='numpy' to run on the CPU."
         raise RuntimeError(msg)
@@ -223,8 +236,8 @@ def describe_backends() -> list[dict[str, Any]]:
     """Describe both backends: name, available, reason, versions and devices."""
     rows = [{"name": "numpy", "available": True, "reason": None, **cpu.describe()}]
     reason = cuda_verdict().reason
-    found = {"versions": {}, "devices": []}
+    found: dict[str, Any] = {"versions": {}, "devices": []}
     if reason is None:
-        found = import_module("specialk_gpu.backend.gpu").describe()
+        found = _gpu().describe()
     rows.append({"name": "cuda", "available": reason is None, "reason": reason, **found})
     return rows

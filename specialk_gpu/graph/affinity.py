@@ -1,14 +1,16 @@
-"""Neighbour graphs: W_C, W_R and given affinities."""
+"""Similarity graphs: W_C (nearest neighbours), W_R (radius), and affinities given by the user."""
 
 from __future__ import annotations
 
 import math
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import features, unit_rows
 from specialk_gpu.graph.neighbors import nearest_in_range, nearest_neighbors, within_range
 from specialk_gpu.graph.radius import count_within, list_within, pairs_within
@@ -22,48 +24,50 @@ __all__ = [
     "radius_graph",
 ]
 
+Rows = TypeVar("Rows", bound=ArrayLike)
 WEIGHTS = ("connectivity", "distance")
 METRICS = ("euclidean", "cosine")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
 
 
 class GraphWarning(UserWarning):
-    """The graph has isolated rows or several components, or fewer neighbours than asked for."""
+    """The graph has isolated rows, several components, or fewer neighbours than requested."""
 
 
 class RadiusGraph(NamedTuple):
-    """W_R and the radius it was built with."""
+    """The radius graph W_R, and the radius ε that it was built with."""
 
-    affinity: Any
+    affinity: Sparse
     radius: float
 
 
 @on_its_device
 def knn_graph(
-    X: Any, n_neighbors: int = 10, *, weights: str = "connectivity", metric: str = "euclidean"
-) -> Any:
-    r"""Build W_C, the symmetrically normalised nearest-neighbour graph.
+    X: ArrayLike, n_neighbors: int = 10, *, weights: str = "connectivity", metric: str = "euclidean"
+) -> Sparse:
+    r"""Build W_C, the symmetrically normalised graph of the k nearest neighbours.
 
-    With A the adjacency matrix of the exact nearest neighbours (`nearest_neighbors`) and
-    :math:`G = (A + A^\top)/2`, :math:`W = \mathrm{diag}(G1)^{-1/2} G\, \mathrm{diag}(G1)^{-1/2}`
-    [HD19, section 4].
+    Let A be the adjacency matrix of the exact nearest neighbours (see `nearest_neighbors`), and
+    :math:`G = (A + A^\top)/2`. The graph is
+    :math:`W = \mathrm{diag}(G1)^{-1/2} G\, \mathrm{diag}(G1)^{-1/2}` [HD19, section 4].
 
     Parameters
     ----------
     X : array-like of shape (m, d)
         See `features`.
     n_neighbors : int
-        1 <= n_neighbors <= m - 1.
+        Neighbours of each row, from 1 to m - 1.
     weights : {"connectivity", "distance"}
-        Entries of A: 1, or the distance as in the authors' notebook (a duplicate then has
-        weight 0, that is, no edge).
+        With "connectivity", the entries of A are 1. With "distance", they are the distances, as
+        in the authors' notebook; a duplicate then has weight 0, which means no edge.
     metric : {"euclidean", "cosine"}
-        "cosine" scales the rows to length 1 first.
+        "cosine" first scales the rows to length 1.
 
     Returns
     -------
     csr_matrix of shape (m, m), float64
-        SciPy's or CuPy's, as `X` is. Zero diagonal, eigenvalues in [-1, 1].
+        A SciPy matrix, or a CuPy matrix if `X` is on a device. The diagonal is zero, and the
+        eigenvalues lie in [-1, 1].
 
     Raises
     ------
@@ -79,8 +83,8 @@ def knn_graph(
     return normalised(symmetric_graph(bk, found.indices, data))
 
 
-def in_metric(X: Any, metric: str) -> Any:
-    """Return rows whose Euclidean distances are those of the metric."""
+def in_metric(X: Rows, metric: str) -> Rows | Array:
+    """Return X, with its rows scaled to length 1 if `metric` is "cosine"."""
     if metric not in METRICS:
         msg = f"metric must be one of {METRICS}, got {metric!r}."
         raise ValueError(msg)
@@ -88,30 +92,33 @@ def in_metric(X: Any, metric: str) -> Any:
 
 
 @on_its_device
-def neighbors_graph(indices: Any, distances: Any = None, *, weights: str = "connectivity") -> Any:
-    """Build W_C, as `knn_graph` does, from neighbours that were found elsewhere.
+def neighbors_graph(
+    indices: Array, distances: Array | None = None, *, weights: str = "connectivity"
+) -> Sparse:
+    """Build W_C, as `knn_graph` does, from neighbours that another library has found.
 
-    Such as by scikit-learn's `kneighbors`, pynndescent or UMAP, exact or not.
+    They may come from scikit-learn's `kneighbors`, pynndescent or UMAP, and need not be exact.
 
     Parameters
     ----------
     indices : int array of shape (m, k)
-        Row numbers of the neighbours of each row. The row itself may be among them and is left
-        out; negative numbers stand for neighbours that were not found.
+        Row numbers of the neighbours of each row. The row itself may be among them; it is
+        ignored. A negative number marks a neighbour that was not found.
     distances : float array of shape (m, k), optional
-        To the neighbours; needed for weights="distance".
+        Distances to these neighbours. Required if weights="distance".
     weights : {"connectivity", "distance"}
         See `knn_graph`.
 
     Returns
     -------
     csr_matrix of shape (m, m), float64
-        SciPy's or CuPy's, as `indices` is; to be clustered with affinity="precomputed".
+        A SciPy matrix, or a CuPy matrix if `indices` is on a device. Cluster it with
+        affinity="precomputed".
 
     Raises
     ------
     ValueError, TypeError
-        If the indices are no row numbers or name a row twice, or the distances do not go with them.
+        If `indices` are not row numbers or name a row twice, or `distances` do not match them.
     """
     if weights not in WEIGHTS:
         msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
@@ -149,15 +156,15 @@ def neighbors_graph(indices: Any, distances: Any = None, *, weights: str = "conn
     return normalised(_symmetrised(bk, m, row, column, length))
 
 
-def symmetric_graph(bk: ModuleType, indices: Any, distances: Any | None) -> Any:
-    """Return (A + Aᵀ)/2 in CSR, sorted, for the neighbours `indices` (m, k) of each row."""
+def symmetric_graph(bk: Backend, indices: Array, distances: Array | None) -> Sparse:
+    """Return (A + Aᵀ)/2 as sorted CSR, given the neighbours `indices` (m, k) of each row."""
     m, k = indices.shape
     data = None if distances is None else distances.ravel()
     return _symmetrised(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
 
 
-def _symmetrised(bk: ModuleType, m: int, row: Any, column: Any, data: Any | None) -> Any:
-    """Return (A + Aᵀ)/2 in CSR, sorted, for entries of A (p,), which are 1 without `data`."""
+def _symmetrised(bk: Backend, m: int, row: Array, column: Array, data: Array | None) -> Sparse:
+    """Return (A + Aᵀ)/2 as sorted CSR from the entries (p,) of A, which are 1 without `data`."""
     xp = bk.xp
     keys = xp.concatenate([row * m + column, column * m + row])  # each pair once or twice
     if data is None:
@@ -175,8 +182,8 @@ def _symmetrised(bk: ModuleType, m: int, row: Any, column: Any, data: Any | None
     return _csr(bk, keys, data, m)
 
 
-def _sorted_counts(xp: Any, keys: Any) -> tuple[Any, Any]:
-    """Return the distinct keys, sorted, and how often each occurs."""
+def _sorted_counts(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
+    """Return the distinct keys in ascending order, and how often each occurs."""
     keys = xp.sort(keys)
     is_first = xp.concatenate([xp.ones(1, dtype=bool), keys[1:] != keys[:-1]])
     start = xp.flatnonzero(is_first)
@@ -184,8 +191,8 @@ def _sorted_counts(xp: Any, keys: Any) -> tuple[Any, Any]:
     return keys[is_first], counts
 
 
-def _csr(bk: ModuleType, keys: Any, data: Any, m: int) -> Any:
-    """Assemble a CSR matrix from sorted keys row * m + column."""
+def _csr(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
+    """Assemble a CSR matrix from sorted `keys`, each of which is row * m + column."""
     xp = bk.xp
     if keys.size > MAX_EDGES:
         msg = (
@@ -198,7 +205,7 @@ def _csr(bk: ModuleType, keys: Any, data: Any, m: int) -> Any:
     return bk.sparse.csr_matrix((data, (keys - row * m).astype(np.int32), indptr), shape=(m, m))
 
 
-def normalised(G: Any) -> Any:
+def normalised(G: Sparse) -> Sparse:
     """Return diag(G1)^-½ G diag(G1)^-½; rows without entries stay empty."""
     bk = backend_of(G)
     xp = bk.xp
@@ -214,7 +221,7 @@ def normalised(G: Any) -> Any:
 
 @on_its_device
 def radius_graph(
-    X: Any,
+    X: ArrayLike,
     n_neighbors: int = 10,
     *,
     coverage: float = 0.99,
@@ -224,34 +231,34 @@ def radius_graph(
     r"""Build W_R, the binary adjacency matrix of the ε-neighbourhood graph.
 
     ε is the smallest radius at which at least :math:`\lceil coverage \cdot m \rceil` rows have
-    `n_neighbors` others within it [HD19, section 4]. Isolated rows stay as zero rows.
+    `n_neighbors` other rows within ε [HD19, section 4]. An isolated row becomes a row of zeros.
 
     Parameters
     ----------
     X : array-like of shape (m, d)
         See `features`.
     n_neighbors : int
-        1 <= n_neighbors <= m - 1.
+        Neighbours that define ε, from 1 to m - 1.
     coverage : float
-        In (0, 1].
+        Share of the rows that must have them within ε, in (0, 1].
     radius : float, optional
-        Use this ε instead.
+        Use this ε instead of the computed one.
     metric : {"euclidean", "cosine"}
-        See `knn_graph`; ε is a distance between rows of length 1 then.
+        See `knn_graph`. With "cosine", ε is a distance between rows of length 1.
 
     Returns
     -------
     RadiusGraph
-        The csr_matrix (m, m) of float64 ones, SciPy's or CuPy's, and ε.
+        The csr_matrix (m, m) of float64 ones, from SciPy or CuPy, and ε.
 
     Raises
     ------
     MemoryError
-        If the edges, counted first, do not fit; the message names edges, bytes and ε.
+        If the edges, which are counted first, do not fit. The message names edges, bytes and ε.
 
     Notes
     -----
-    Costs two passes of :math:`2 m^2 d` operations beside the search for ε.
+    Costs two passes of :math:`2 m^2 d` operations, in addition to the search for ε.
     """
     if not 0 < coverage <= 1:
         msg = f"coverage must lie in (0, 1], got {coverage}."
@@ -262,14 +269,14 @@ def radius_graph(
     X, unit = within_range(bk, X)
     if radius is None:
         kth = xp.sort(nearest_in_range(X, unit, n_neighbors).distances[:, -1])
-        radius = float(kth[math.ceil(coverage * m) - 1])  # a wait
+        radius = float(kth[math.ceil(coverage * m) - 1])  # host waits
     elif not (radius > 0 and math.isfinite(radius)):
         msg = f"radius must be a positive number, got {radius}."
         raise ValueError(msg)
     pairs = pairs_within(X, _largest_square(radius / unit))
     ends = xp.zeros(m + 1, dtype=np.int64)
     ends[1:] = xp.cumsum(count_within(pairs))
-    on_host = bk.to_numpy(ends)  # a wait
+    on_host = bk.to_numpy(ends)  # host waits
     refuse_edges(int(on_host[-1]), bk.free_memory(), radius)
     indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
     data = xp.ones(indices.size)
@@ -277,8 +284,8 @@ def radius_graph(
 
 
 def _largest_square(radius: float) -> float:
-    """Return the largest number whose rounded root is not above `radius`."""
-    radius = min(radius, 1e150)  # beyond all pairs within range
+    """Return the largest number whose rounded square root is at most `radius`."""
+    radius = min(radius, 1e150)  # no pair within range is farther apart
     square = radius * radius
     while math.sqrt(math.nextafter(square, math.inf)) <= radius:
         square = math.nextafter(square, math.inf)
@@ -306,8 +313,8 @@ def refuse_edges(n_edges: int, free: int, radius: float) -> None:
         raise MemoryError(msg)
 
 
-def rows_of_entries(W: Any, name: str) -> Any:
-    """Return the row of each entry of a CSR matrix; ValueError names one that is no similarity."""
+def rows_of_entries(W: Sparse, name: str) -> Array:
+    """Return the row of each entry of a CSR matrix; raise ValueError if one is not a similarity."""
     xp = backend_of(W).xp
     row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
     wrong = xp.flatnonzero(~(xp.isfinite(W.data) & (W.data >= 0)))
@@ -322,35 +329,35 @@ def rows_of_entries(W: Any, name: str) -> Any:
 
 
 @on_its_device
-def affinity_matrix(W: Any) -> Any:
-    """Check a given affinity and return it as a symmetric CSR matrix of float64.
+def affinity_matrix(W: Any) -> Sparse:
+    """Check an affinity matrix and return it as a symmetric CSR matrix of float64.
 
     Parameters
     ----------
     W : sparse matrix or array of shape (m, m)
-        Similarities, not distances: finite, not negative, symmetric up to round-off (which is
-        averaged away). SciPy's or CuPy's, in any format. It is not changed.
+        Similarities, not distances: finite, not negative, and symmetric up to round-off, which
+        is averaged away. Any format of SciPy or CuPy. `W` is not changed.
 
     Returns
     -------
     csr_matrix of shape (m, m), float64
-        Sorted, without explicit zeros or duplicate entries.
+        With sorted indices, and without explicit zeros or duplicate entries.
 
     Raises
     ------
     ValueError
-        If `W` is not square, has entries that are not finite or negative (the first is named),
-        is not symmetric, or is empty.
+        If `W` is not square, not symmetric or empty, or has an entry that is negative or not
+        finite; the message names the first.
     """
     bk = backend_of(W)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         msg = (
             f"affinity='precomputed' expects a square matrix of similarities, got shape "
-            f"{tuple(W.shape)}. Features go with another affinity."
+            f"{tuple(W.shape)}. For features, choose another affinity."
         )
         raise ValueError(msg)
     if not bk.sparse.issparse(W):
-        W = W.astype(np.float64)  # CuPy makes no sparse matrix of integers, or of float16
+        W = W.astype(np.float64)  # CuPy has no sparse matrices of integers or float16
     W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
     W.sum_duplicates()
     rows_of_entries(W, "affinity entries")

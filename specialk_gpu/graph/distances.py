@@ -1,62 +1,65 @@
-"""Bounds of the distances between all rows, from products in low precision.
+"""Bounds on the distances between all rows, from matrix products in low precision.
 
-With few columns, in float32 or float16, a product of matrices bounds all distances at once; what
-the bounds do not rule out is measured by `pair_sq_distances`.
+One product in float32 or float16, of matrices with few columns, bounds all distances at once.
+`pair_sq_distances` then measures the pairs that the bounds do not rule out.
 """
 
 from __future__ import annotations
 
 import math
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.typing import Array, Backend, Dtype
 
 __all__ = ["Search", "is_integral", "prepare", "reduction"]
 
 
 class Search(NamedTuple):
-    """What a tile of scores needs: centred rows, their squared norms, and error bounds.
+    """The inputs of a tile of scores: centred rows, their squared norms, and error bounds.
 
-    For rows i, j and the base b the score (s_j - loss_j) - 2 b_i·b_j, plus s_i - loss_i, is a
-    lower bound of the squared distance in units of scale², and 2 (loss_i + loss_j) more is an
-    upper bound, both to within `floor`.
+    Write s for `sq_norms` and b for `base`. The score of rows i and j is
+    (s_j - loss_j) - 2 b_i·b_j. The score plus s_i - loss_i is a lower bound on their squared
+    distance in units of scale². Adding 2 (loss_i + loss_j) gives an upper bound. Both hold to
+    within `floor`.
     """
 
-    bk: ModuleType
-    X: Any  # (m, d) as given
-    scale: float  # power of two
-    base: Any  # (m, d or more) centred, scaled, and rounded to the dtype of the products
-    sq_norms: Any  # (m,) float64, before that rounding
-    loss: Any  # (m,) float64
+    bk: Backend
+    X: Array  # (m, d) as given
+    scale: float  # a power of two
+    base: Array  # (m, d or more) centred, scaled, and rounded to the dtype of the products
+    sq_norms: Array  # (m,) float64, before that rounding
+    loss: Array  # (m,) float64
     floor: float  # absolute error, from underflow
 
     @property
-    def low_norms(self) -> Any:
-        """Return s - loss."""
+    def low_norms(self) -> Array:
+        """Return `sq_norms` - `loss`."""
         return self.sq_norms - self.loss
 
 
-def prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> Search:
+def prepare(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None) -> Search:
     r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
 
-    With c a centred row, b what it is rounded to and a = ‖c - b‖, the product of two rows is off
-    by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`, twice which is at most the sum over both of
-    :math:`a^2/τ + τ (‖c‖ + a)^2` for any τ > 0: a row that rounds badly costs itself the most.
-    To this come β‖b‖², in units of half an eps the error of the product itself, 4 for the
-    centring, 3 for norms and the last subtraction, and room for second order.
+    Let c be a centred row, b the same row after rounding, and a = ‖c - b‖. The product of rows i
+    and j is off by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`. Twice this error is at most the sum of
+    :math:`a^2/τ + τ (‖c‖ + a)^2` over both rows, for any τ > 0, so that a row that rounds badly
+    mostly loosens its own bound. A term β‖b‖² is added. In units of half an eps, β consists of the
+    error of the product, 4 for the centring, 3 for the norms and the last subtraction, and some
+    room for second-order terms.
 
-    With orthonormal `axes` (d, r), c is replaced by its coordinates along them and the norm of
-    the rest. That moves no two rows farther apart, so that lower bounds remain such.
+    If orthonormal `axes` (d, r) are given, c is replaced by its coordinates along them and the
+    norm of the remainder. This moves no two rows farther apart, so lower bounds stay valid.
     """
     xp = bk.xp
     m, d = X.shape
     shift = _centre(xp, X)
     if is_integral(bk, X):
         shift = xp.rint(shift)
-    centred = []  # the largest entry of each tile
+    centred = []  # the largest magnitude in each tile
     map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
     largest = float(xp.stack(centred).max())
     scale = 2.0 ** (math.frexp(largest)[1]) if largest > 0 else 1.0
@@ -79,7 +82,7 @@ def prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> Sear
     map_tiles(bk, run, m, 32 * d)
     norms = xp.sqrt(sq_norms)
     if axes is not None:
-        rounding += 2e-6 * norms  # what the root makes of the rounding of a difference, and more
+        rounding += 2e-6 * norms  # more than the rounding of the difference under the root
     tau = xp.maximum(xp.sort(rounding / xp.maximum(norms, 1e-300))[m // 2], 1e-30)
     reach = (norms + rounding) ** 2
     beta = bk.product_error(width, dtype) + 16 * float(sums.eps) / 2
@@ -88,10 +91,10 @@ def prepare(bk: ModuleType, X: Any, dtype: Any, axes: Any | None = None) -> Sear
     return Search(bk, X, scale, base, sq_norms, loss, floor)
 
 
-def _centre(xp: Any, X: Any) -> Any:
-    """Return a point (d,) amid the rows: their mean, or a median that no outlier drags away.
+def _centre(xp: ModuleType, X: Array) -> Array:
+    """Return a centre (d,) of the rows: their mean, or a median if outliers drag the mean away.
 
-    Every finite point will do; the nearer it is to most rows, the tighter are the bounds.
+    Any finite point gives valid bounds. The nearer it is to most rows, the tighter they are.
     """
     m = X.shape[0]
     with np.errstate(over="ignore", invalid="ignore"):
@@ -100,32 +103,32 @@ def _centre(xp: Any, X: Any) -> Any:
     middle = sample.shape[0] // 2
     median = xp.sort(sample, axis=0)[middle]
     typical = xp.sort(xp.abs(sample - median).max(axis=1))[middle]
-    is_near = xp.abs(mean - median).max() <= typical  # False for what is not finite
+    is_near = xp.abs(mean - median).max() <= typical  # False if the mean is not finite
     return xp.where(is_near, mean, median)
 
 
-def is_integral(bk: ModuleType, X: Any) -> bool:
-    """Say whether all entries are integers so small that products of rows are exact."""
+def is_integral(bk: Backend, X: Array) -> bool:
+    """Return whether all entries are integers, small enough that products of rows are exact."""
     xp = bk.xp
     sample = X[: min(64, X.shape[0])]
     if not bk.all_true(sample == xp.rint(sample)):
         return False
 
-    def extremes(rows: slice) -> Any:
+    def extremes(rows: slice) -> Array:
         x = X[rows]
         return xp.stack([xp.abs(x - xp.rint(x)).max(), xp.abs(x).max()])
 
     found = map_tiles(bk, extremes, X.shape[0], 16 * X.shape[1])
-    away, largest = bk.to_numpy(xp.stack(found).max(axis=0)).tolist()  # a wait
+    away, largest = bk.to_numpy(xp.stack(found).max(axis=0)).tolist()  # host waits
     return away == 0 and largest**2 * X.shape[1] * 16 < 2.0**53
 
 
-def reduction(bk: ModuleType, X: Any, k: int) -> Any | None:
-    """Choose principal axes (d, r) for `nearest_by_pairs`, if it pays.
+def reduction(bk: Backend, X: Array, k: int) -> Array | None:
+    """Choose principal axes (d, r) for `nearest_by_pairs`, or None if they save no time.
 
-    A sample of rows tells how many others would have to be measured with r axes. A pair that is
-    measured costs about as much as 2^14 multiply-adds of a product; without axes, little more than
-    the neighbours are.
+    For each r, a sample of rows shows how many other rows would have to be measured. Measuring a
+    pair costs about as much as 2^14 multiply-adds of a product. Without axes, little more than the
+    neighbours are measured.
     """
     xp, (m, d) = bk.xp, X.shape
     if d < 48:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, tile_rows
+from specialk_gpu.backend.typing import Array
 
 __all__ = ["DuplicateRowsWarning", "duplicate_groups", "first_members", "without_copies"]
 
-MOST_COPIES = 0.25  # share of copies among the neighbours from which on only one is kept
+MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
 
 
 class DuplicateRowsWarning(UserWarning):
     """Rows are repeated so often that only the distinct ones are clustered."""
 
 
-def duplicate_groups(X: Any) -> tuple[Any, Any] | None:
+def duplicate_groups(X: Array) -> tuple[Array, Array] | None:
     """Group equal rows.
 
     Parameters
@@ -56,8 +57,8 @@ def duplicate_groups(X: Any) -> tuple[Any, Any] | None:
     raise RuntimeError(msg)
 
 
-def first_members(xp: Any, group: Any, n_groups: int, width: int) -> Any:
-    """List the first `width` rows of each group, padded with the number of rows."""
+def first_members(xp: ModuleType, group: Array, n_groups: int, width: int) -> Array:
+    """List the first `width` rows of each group; m, the number of rows, fills missing places."""
     m = group.size
     order = xp.argsort(group, kind="stable")
     start = xp.searchsorted(group[order], xp.arange(n_groups))
@@ -68,12 +69,12 @@ def first_members(xp: Any, group: Any, n_groups: int, width: int) -> Any:
     return members
 
 
-def without_copies(X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
-    """Keep one of each distinct row where copies crowd others out of the neighbourhoods.
+def without_copies(X: Array, n_neighbors: int) -> tuple[Array, Array | None]:
+    """Keep each distinct row once, if copies crowd other rows out of the neighbourhoods.
 
-    That is, where a row has only copies of itself for neighbours, or where copies are more than
-    a quarter of all neighbours: the graph then falls apart into groups of copies. Returns the
-    rows to cluster, and for each row of X its place among them (None: unchanged).
+    This is so if all neighbours of some row are copies of it, or if copies are more than a
+    quarter of all neighbours. The graph would then fall apart into groups of copies. Returns the
+    rows to cluster, and the place of each row of X among them, or X and None if nothing changes.
     """
     xp = backend_of(X).xp
     groups = duplicate_groups(X)
@@ -86,9 +87,9 @@ def without_copies(X: Any, n_neighbors: int) -> tuple[Any, Any | None]:
     if most <= n_neighbors and n_copies <= MOST_COPIES * X.shape[0] * n_neighbors:
         return X, None
     warn(
-        f"rows of X are repeated, one of them {most} times, and copies crowd out the "
+        f"X has duplicate rows, one of them {most} times, and they crowd out the "
         f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
-        f"{X.shape[0]}; copies share their row's label.",
+        f"{X.shape[0]}; duplicates get the same label.",
         DuplicateRowsWarning,
     )
     return X[first], group

@@ -1,39 +1,39 @@
-"""Rows as the search takes them: checked, and scaled to unit length where asked."""
+"""Checks of the feature matrix X, and scaling of its rows to unit length."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array
 
 __all__ = ["features", "unit_rows"]
 
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
 
-def features(X: Any, min_rows: int = 2) -> Any:
-    """Return X as an array (m, d) of float32 or float64, on the device where it is.
+def features(X: ArrayLike, min_rows: int = 2) -> Array:
+    """Check X and return it as an array (m, d) of float32 or float64, on the device where it is.
 
     Parameters
     ----------
     X : array-like of shape (m, d)
-        Real and finite. Short integers become float32, which holds them exactly; all else that
-        is not float32 becomes float64.
+        Real and finite. Integers of up to 16 bits, bool and float16 become float32, which holds
+        them exactly. Every other dtype except float32 becomes float64.
     min_rows : int
-        How many rows X must have.
+        Smallest number of rows allowed.
 
     Raises
     ------
     ValueError
-        If X is not real numbers, not two-dimensional, has fewer rows or no column, or is not
-        finite.
+        If X does not hold real numbers, is not two-dimensional, has fewer than `min_rows` rows or
+        no column, or is not finite.
     """
     bk = backend_of(X)
     X = bk.asarray(X)
     if X.dtype.kind not in "biuf":
-        msg = f"X must be real numbers, got dtype {X.dtype}."
+        msg = f"X must hold real numbers, got dtype {X.dtype}."
         raise ValueError(msg)
     if X.dtype not in (np.float32, np.float64):
         X = X.astype(np.float32 if X.dtype.name in SHORT_DTYPES else np.float64)
@@ -48,8 +48,8 @@ def features(X: Any, min_rows: int = 2) -> Any:
     return X
 
 
-def unit_rows(X: Any) -> Any:
-    """Return rows of length 1, whose Euclidean distances order pairs as the cosine does.
+def unit_rows(X: Array) -> Array:
+    """Scale rows to length 1, so that Euclidean distances order pairs as the cosine does.
 
     Parameters
     ----------
@@ -63,14 +63,14 @@ def unit_rows(X: Any) -> Any:
     Raises
     ------
     ValueError
-        If a row is zero, and thus has no direction.
+        If a row is zero, because it has no direction.
     """
     bk = backend_of(X)
     xp = bk.xp
     largest = xp.abs(X).max(axis=1)
-    if zero := int((largest == 0).sum()):  # a sync
+    if zero := int((largest == 0).sum()):  # host waits
         msg = (
-            f"metric='cosine' needs rows that are not zero, got {zero} that are, the first at row "
+            f"metric='cosine' needs rows that are not zero, got {zero} zero rows, the first at row "
             f"{int(xp.argmax(largest == 0))}. Drop them first."
         )
         raise ValueError(msg)

@@ -1,9 +1,9 @@
-"""Exact nearest neighbours and neighbours within a radius.
+"""Exact nearest neighbours of every row.
 
-One definition of distance serves everything here: `pair_sq_distances`, summed in float64 from
-differences. Matrix products in the precision of the hardware only propose; each row carries a
-rigorous bound on what they may have missed and is done again where that bound does not hold. The
-host has two searches of its own, for few columns and for many rows.
+All distances come from one function, `pair_sq_distances`, which sums squared differences in
+float64. Fast matrix products in low precision only propose candidates. A rigorous bound for each
+row certifies that they missed no neighbour; a row that cannot be certified is searched again. The
+host has two searches of its own, one for few columns and one for many rows.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 from numbers import Integral
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specialk_gpu._progress import logger
 from specialk_gpu.backend import backend_of, map_tiles, on_its_device
+from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.distances import Search, is_integral, prepare, reduction
 from specialk_gpu.graph.duplicates import duplicate_groups, first_members
 from specialk_gpu.graph.features import features
@@ -24,10 +26,10 @@ from specialk_gpu.graph.features import features
 __all__ = ["Neighbors", "nearest_in_range", "nearest_neighbors", "neighbors_among", "within_range"]
 
 
-TREE_COLUMNS = 8  # with 60,000 rows a tree wins 4 to 1 on clusters, and loses 3 to 2 on a normal
-PAIRS_ROWS = 5000  # from which it pays to take every pair once
-QUERY_ROWS = 2**14  # at least so many are searched for at once
-FAR = 1e100  # times the data, from where queries are searched for apart
+TREE_COLUMNS = 8  # at most; on 60,000 rows a tree wins 4 to 1 on clusters, loses 3 to 2 on a normal
+PAIRS_ROWS = 5000  # from this many rows on, taking every pair once saves time
+QUERY_ROWS = 2**14  # queries in a batch, or m if that is larger
+FAR = 1e100  # queries that are this many times larger than the data are searched separately
 
 
 class Neighbors(NamedTuple):
@@ -38,30 +40,30 @@ class Neighbors(NamedTuple):
     distances : float64 array of shape (m, n_neighbors)
         Euclidean distances, ascending.
     indices : int64 array of shape (m, n_neighbors)
-        Row numbers; of equally distant rows the smaller number comes first.
+        Row numbers. At equal distances, the smaller number comes first.
     n_redone : int
-        Rows whose first proposal could not be certified and that were done again, in a higher
-        precision or with more candidates.
+        Number of rows whose first candidates could not be certified. They were searched again,
+        in a higher precision or with more candidates.
     """
 
-    distances: Any
-    indices: Any
+    distances: Array
+    indices: Array
     n_redone: int
 
 
 @on_its_device
-def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
+def nearest_neighbors(X: ArrayLike, n_neighbors: int = 10) -> Neighbors:
     r"""Find the exact nearest neighbours of every row of `X` among the other rows.
 
-    A row is never its own neighbour; a duplicate of it, at distance 0, is. Of rows at the same
-    distance the smaller row number comes first. Both backends return the same bits.
+    A row is never its own neighbour, but a duplicate of it is, at distance 0. At equal distances,
+    the smaller row number comes first. Both backends return the same bits.
 
     Parameters
     ----------
     X : array-like of shape (m, d)
         See `features`.
     n_neighbors : int
-        1 <= n_neighbors <= m - 1; TypeError if it is no integer.
+        From 1 to m - 1; TypeError if it is not an integer.
 
     Returns
     -------
@@ -71,21 +73,22 @@ def nearest_neighbors(X: Any, n_neighbors: int = 10) -> Neighbors:
     Raises
     ------
     ValueError
-        If `n_neighbors` or X is out of range, or X spans more orders of magnitude than squared
-        distances can.
+        If `n_neighbors` is out of range, `features` refuses X, or X spans more orders of
+        magnitude than squared distances can.
 
     Notes
     -----
-    Costs :math:`2 m^2 d` operations in matrix products at most, and :math:`O(m(d + n_{neighbors}))`
-    memory beside one tile. On the host, few columns are searched in a k-d tree, and many rows
-    along leading principal axes where that pays.
+    Costs at most :math:`2 m^2 d` operations in matrix products, and
+    :math:`O(m(d + n_{neighbors}))` memory in addition to one tile. On the host, data with few
+    columns are searched in a k-d tree, and many rows along leading principal axes if that is
+    faster.
     """
     X = features(X)
     return nearest_in_range(*within_range(backend_of(X), X), n_neighbors)
 
 
-def nearest_in_range(X: Any, unit: float, n_neighbors: int) -> Neighbors:
-    """Do what `nearest_neighbors` does, for checked features that `within_range` returned."""
+def nearest_in_range(X: Array, unit: float, n_neighbors: int) -> Neighbors:
+    """Do what `nearest_neighbors` does, for the rows and the unit that `within_range` returned."""
     m = X.shape[0]
     _check_n_neighbors(n_neighbors, m - 1, "the number of rows less one")
     bk = backend_of(X)
@@ -97,19 +100,19 @@ def nearest_in_range(X: Any, unit: float, n_neighbors: int) -> Neighbors:
         distances, indices, n_redone = _neighbors_of_duplicates(bk, X, groups, n_neighbors)
         sizes = bk.xp.bincount(groups[1])
         n_equal = int((sizes * bk.xp.minimum(sizes - 1, n_neighbors)).sum())
-    logger.info("neighbours: of %d rows, %d done again", m, n_redone)
+    logger.info("neighbours: %d rows, %d searched again", m, n_redone)
     if unit != 1 and int((distances == 0).sum()) > n_equal:
         msg = (
-            f"X has entries as large as {unit:.3g}, and beside them the distances between some "
-            "rows vanish. Rescale X, or remove the outliers."
+            f"X has entries as large as {unit:.3g}, so that the distances between some rows "
+            "vanish by rounding. Rescale X, or remove the outliers."
         )
         raise ValueError(msg)
     return Neighbors(bk.xp.sqrt(distances) * unit, indices, n_redone)
 
 
-def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
-    """Scale data of extreme size, in float64, by a power of two, so that squares stay finite."""
-    largest = float(bk.xp.abs(X).max())  # a sync
+def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
+    """Divide data of extreme size by a power of two, so that squares stay finite; return both."""
+    largest = float(bk.xp.abs(X).max())  # host waits
     if largest == 0 or 1e-100 < largest < 1e100:
         return X, 1.0
     unit = 2.0 ** min(math.frexp(largest)[1], 1023)
@@ -117,25 +120,25 @@ def within_range(bk: ModuleType, X: Any) -> tuple[Any, float]:
 
 
 @on_its_device
-def neighbors_among(queries: Any, X: Any, n_neighbors: int = 10) -> Neighbors:
+def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> Neighbors:
     """Find the exact nearest rows of `X` to every row of `queries`.
 
-    A query that equals a row of X has it at distance 0. Of rows at the same distance the smaller
-    row number comes first. Both backends return the same bits.
+    A query that equals a row of X has that row at distance 0. At equal distances, the smaller row
+    number comes first. Both backends return the same bits.
 
     Parameters
     ----------
     queries : array-like of shape (q, d)
-        See `features`; one row is enough.
+        See `features`; a single row is enough.
     X : array-like of shape (m, d)
-        On the same device.
+        On the same device as `queries`.
     n_neighbors : int
-        1 <= n_neighbors <= m.
+        From 1 to m.
 
     Returns
     -------
     Neighbors
-        (q, n_neighbors) each, on the device of `queries`.
+        Arrays of shape (q, n_neighbors), on the device of `queries`.
 
     Raises
     ------
@@ -144,8 +147,8 @@ def neighbors_among(queries: Any, X: Any, n_neighbors: int = 10) -> Neighbors:
 
     Notes
     -----
-    Costs 2 q m d operations in matrix products. Queries are taken in parts of at most
-    max(m, 16,384) rows, each of which copies X.
+    Costs 2 q m d operations in matrix products. Queries are searched in batches of at most
+    max(m, 16,384) rows, and each batch copies X.
     """
     queries, X = features(queries, min_rows=1), features(X, min_rows=1)
     bk = backend_of(queries)
@@ -154,7 +157,7 @@ def neighbors_among(queries: Any, X: Any, n_neighbors: int = 10) -> Neighbors:
         msg = f"queries must have as many columns as X ({X.shape[1]}), got {queries.shape[1]}."
         raise ValueError(msg)
     _check_n_neighbors(n_neighbors, m, "the number of rows")
-    # Scaled by X alone, so that no query makes the distances of others vanish.
+    # The scale comes from X alone, so that a large query does not make other distances vanish.
     near_X, unit = within_range(bk, X)
     with np.errstate(over="ignore"):
         scaled = queries if unit == 1 else queries.astype(np.float64) / unit
@@ -173,7 +176,7 @@ def neighbors_among(queries: Any, X: Any, n_neighbors: int = 10) -> Neighbors:
     return Neighbors(distances, indices, n_redone)
 
 
-def _check_n_neighbors(n_neighbors: Any, most: int, meaning: str) -> None:
+def _check_n_neighbors(n_neighbors: int, most: int, meaning: str) -> None:
     if not isinstance(n_neighbors, Integral):
         msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
         raise TypeError(msg)
@@ -182,14 +185,14 @@ def _check_n_neighbors(n_neighbors: Any, most: int, meaning: str) -> None:
         raise ValueError(msg)
 
 
-def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
-    """Return squared distances and indices (m, k), given that no row has a duplicate."""
+def _search_neighbors(bk: Backend, X: Array, k: int) -> tuple[Array, Array, int]:
+    """Return squared distances, indices (m, k) and `n_redone`, for rows without duplicates."""
     m = X.shape[0]
     if bk.nearest_by_tree and X.shape[1] <= TREE_COLUMNS:
-        *out, doubtful, n_redone = bk.nearest_by_tree(X, k)
+        sq, indices, doubtful, n_redone = bk.nearest_by_tree(X, k)
         if doubtful.size:
-            _redo(bk, X, doubtful, *out)
-        return *out, n_redone
+            _redo(bk, X, doubtful, sq, indices)
+        return sq, indices, n_redone
     if bk.nearest_by_pairs and m >= PAIRS_ROWS:
         search = prepare(bk, X, "float32", reduction(bk, X, k))
         low = (search.sq_norms - 2 * search.loss - search.floor).astype(np.float32)
@@ -198,8 +201,8 @@ def _search_neighbors(bk: ModuleType, X: Any, k: int) -> tuple[Any, Any, int]:
     return _search_products(bk, X, k)
 
 
-def _search_products(bk: ModuleType, X: Any, k: int, first: int = 0) -> tuple[Any, Any, int]:
-    """Search for the rows from `first` on, among those before it, or for all among all others."""
+def _search_products(bk: Backend, X: Array, k: int, first: int = 0) -> tuple[Array, Array, int]:
+    """Search neighbours for all rows, or for the rows from `first` on among the rows before."""
     xp, m = bk.xp, X.shape[0]
     out = xp.empty((m - first, k)), xp.empty((m - first, k), dtype=np.int64)
     n_candidates = min(first or m, k + 1 + (8 if k <= 32 else 16))
@@ -213,10 +216,11 @@ def _search_products(bk: ModuleType, X: Any, k: int, first: int = 0) -> tuple[An
     return *out, n_redone[0]
 
 
-def _propose(search: Search, todo: Any, n_candidates: int, out: tuple[Any, Any]) -> Any:
-    """Find the neighbours of the rows `todo` and return those that could not be certified.
+def _propose(search: Search, todo: Array, n_candidates: int, out: tuple[Array, Array]) -> Array:
+    """Find the neighbours of the rows `todo`, and return the rows that could not be certified.
 
-    `out` is of the last rows of X; the neighbours are among those before, or among all.
+    Results go into `out`, which covers all rows of X or only the last. The last rows have their
+    neighbours among the rows before them.
     """
     bk, X = search.bk, search.X
     xp, k = bk.xp, out[0].shape[1]
@@ -239,11 +243,11 @@ def _propose(search: Search, todo: Any, n_candidates: int, out: tuple[Any, Any])
     if n_candidates == m:
         return todo[:0]
     certified = out[0][todo - first, -1] < bounds * search.scale**2 * (1 - 1e-12)
-    return todo[~certified]  # a sync
+    return todo[~certified]  # host waits
 
 
-def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) -> None:
-    """Do the rows numbered `doubtful` again: float64 bounds for all, distances for the rest."""
+def _redo(bk: Backend, X: Array, doubtful: Array, out_sq: Array, out_index: Array) -> None:
+    """Search the rows `doubtful` again: bound all distances in float64, measure what is left."""
     xp, k = bk.xp, out_sq.shape[1]
     first = X.shape[0] - out_sq.shape[0]
     m = first or X.shape[0]
@@ -269,10 +273,11 @@ def _redo(bk: ModuleType, X: Any, doubtful: Any, out_sq: Any, out_index: Any) ->
     map_tiles(bk, run, int(doubtful.size), 64 * m, "neighbours, once more")
 
 
-def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
-    """Bound each row's k-th smallest from above, by that of the minima of groups of columns.
+def _upper_limit(xp: ModuleType, upper: Array, k: int) -> Array:
+    """Bound the k-th smallest entry of each row from above, by the k-th smallest group minimum.
 
-    CuPy's `partition` shares data between the lanes of a warp without a barrier.
+    The groups are groups of columns. The minima are sorted because CuPy's `partition` shares data
+    between the lanes of a warp without a barrier.
     """
     t, m = upper.shape
     groups = max(8 * k, 256)
@@ -282,8 +287,8 @@ def _upper_limit(xp: Any, upper: Any, k: int) -> Any:
     return xp.sort(upper, axis=1)[:, k - 1 : k]
 
 
-def _float64_bounds(search: Search, rows: Any, m: int, *, exact: bool) -> tuple[Any, Any]:
-    """Return lower bounds (t, m) of the squared distances and the widths of the bounds."""
+def _float64_bounds(search: Search, rows: Array, m: int, *, exact: bool) -> tuple[Array, Array]:
+    """Return lower bounds (t, m) on the squared distances, and the gaps up to upper bounds."""
     loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
     lower = search.bk.products(search.base[rows], search.base[:m])
     lower += (search.sq_norms - loss)[:m]
@@ -292,9 +297,9 @@ def _float64_bounds(search: Search, rows: Any, m: int, *, exact: bool) -> tuple[
 
 
 def _neighbors_of_duplicates(
-    bk: ModuleType, X: Any, groups: tuple[Any, Any], k: int
-) -> tuple[Any, Any, int]:
-    """Search among the distinct rows, then put their copies back in."""
+    bk: Backend, X: Array, groups: tuple[Array, Array], k: int
+) -> tuple[Array, Array, int]:
+    """Search among the distinct rows, then insert the copies of each."""
     xp = bk.xp
     first, group = groups
     m, u = X.shape[0], first.size
@@ -305,7 +310,7 @@ def _neighbors_of_duplicates(
         sq_u, index_u, n_redone = xp.empty((1, 0)), xp.empty((1, 0), dtype=np.int64), 0
     sq_u = xp.concatenate([xp.zeros((u, 1)), sq_u], axis=1)  # a group is nearest to itself
     index_u = xp.concatenate([xp.arange(u)[:, None], index_u], axis=1)
-    members = first_members(xp, group, u, k + 1)  # (u, k + 1), m where there are fewer
+    members = first_members(xp, group, u, k + 1)  # (u, k + 1), filled up with m
     out_sq = xp.empty((m, k))
     out_index = xp.empty((m, k), dtype=np.int64)
 

@@ -1,1 +1,1 @@
-"""Inspection: what a fitted model says, drawn and written."""
+"""Inspection of a fitted model: in words and numbers, as plots, and as a report."""

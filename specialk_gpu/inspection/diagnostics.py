@@ -1,16 +1,17 @@
-"""What a fitted model says: in words, by pairs of clusters, and in the plane."""
+"""Diagnostics of a fitted model: a summary in words, caveats, bounds of pairs, a projection."""
 
 from __future__ import annotations
 
 import math
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 
-from specialk_gpu._result import NO_POWER, SMALL
+from specialk_gpu._result import NO_POWER, SMALL, Candidate
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Matrix
+from specialk_gpu.inspection.fitted import Fitted
 from specialk_gpu.selection.sweep import decide
 from specialk_gpu.selection.zz_top import zz_top
 
@@ -29,22 +30,22 @@ __all__ = [
 ]
 
 LN10 = math.log(10)
-DROP = 0.01  # of certainty, from which the watershed is one
+DROP = 0.01  # the smallest drop in certainty that counts as a watershed
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def settings(model: Any) -> SimpleNamespace:
-    """Return the parameters that a model was fitted with, whatever was set since."""
+def settings(model: Fitted) -> SimpleNamespace:
+    """Return the parameters of the fit, even if `set_params` was called since."""
     return SimpleNamespace(**model._settings)
 
 
 def counted(n: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 row" and "2 rows"."""
+    """Return a number with its noun, such as "1 row" or "2 rows"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
 def in_words(log_p: float, criterion: str) -> str:
-    """Return what decides, a p or a bound, as it is printed."""
+    """Format the number that decides, a p or a ZZ Top Bound, for printing."""
     if criterion == "cut":
         return "< 0.001" if log_p < SMALL else f"{math.exp(log_p):.3f}"
     if log_p > SMALL:
@@ -54,39 +55,39 @@ def in_words(log_p: float, criterion: str) -> str:
     return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
-def pair_matrix(model: Any, k: int | None = None) -> np.ndarray:
-    """Return log10 of the ZZ Top Bound of every pair of clusters, whatever rule decided.
+def pair_matrix(model: Fitted, k: int | None = None) -> np.ndarray:
+    """Return log10 of the ZZ Top Bound of every pair of clusters, for either criterion.
 
     Parameters
     ----------
     model : SpecialK
-        Fitted.
+        A fitted model.
     k : int, optional
-        A number of clusters that `labels_at` has; the decision by default.
+        A number of clusters that `labels_at` accepts; by default `n_clusters_`.
 
     Returns
     -------
     float64 array of shape (k, k), on the host
-        Symmetric, 0 on the diagonal.
+        Symmetric, with 0 on the diagonal.
 
     Raises
     ------
     ValueError
-        If there are no k clusters to be had.
+        If there is no clustering into k clusters.
     """
     bk = backend_of(model.embedding_)
     D = bk.asarray(model.embedding_)
     labels = bk.asarray(model.labels_ if k is None else model.labels_at(k))
-    if model._distinct is not None:  # copies are no further evidence
+    if model._distinct is not None:  # duplicates are no additional evidence
         distinct = bk.asarray(model._distinct)
         D, labels = D[distinct], labels[distinct]
     return on_host(zz_top(D, labels)) / LN10
 
 
-def watershed(model: Any) -> int:
-    """Return the k that the watershed takes on the path of a model, for criterion="zz_top".
+def watershed(model: Fitted) -> int:
+    """Return the k that stopping="watershed" takes on the path, for criterion="zz_top".
 
-    That is the decision, where certainty hardly drops, or the path does not go beyond it.
+    If certainty hardly drops, or the path ends at the decision, return the decision.
     """
     ks, log_p = zip(*((step.k, step.log_p) for step in model.path_), strict=True)
     certainty = -np.expm1(np.array(log_p))
@@ -95,24 +96,24 @@ def watershed(model: Any) -> int:
     return decide(ks, log_p, alpha=settings(model).alpha, stopping="watershed")
 
 
-def near_level(model: Any) -> list[int]:
-    """Return the k where what decides, p or bound, is within a factor 10 of alpha."""
+def near_level(model: Fitted) -> list[int]:
+    """Return each k whose deciding number (p or bound) is within a factor of 10 of alpha."""
     log_alpha = math.log(settings(model).alpha)
     return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
 
 
-def _powerless(model: Any) -> bool:
-    """Say whether no split could have been accepted, as a PowerWarning does."""
+def _powerless(model: Fitted) -> bool:
+    """Return whether no split could have been accepted, as a PowerWarning says."""
     return any(step.reason == NO_POWER for step in model.path_)
 
 
-def verdict(model: Any) -> tuple[str, str]:
-    """Say how many clusters there are, why, and how clear that is.
+def verdict(model: Fitted) -> tuple[str, str]:
+    """Return how clear the answer is, and a summary in words.
 
     Parameters
     ----------
     model : SpecialK
-        Fitted.
+        A fitted model.
 
     Returns
     -------
@@ -128,14 +129,14 @@ def verdict(model: Any) -> tuple[str, str]:
         return "limit", f"The search ended at {k} clusters, the most allowed. There may be more."
     if k == 1 and _powerless(model):
         return "no power", (
-            "No split was accepted, but none could have been with so few rows or eigenvectors, or "
-            "a graph that joins so many. This is no evidence for one cluster."
+            "No split was accepted, but no split could have been accepted: there are too few rows "
+            "or eigenvectors, or too many edges. This is no evidence for one cluster."
         )
     own, beyond = path.get(k), path.get(k + 1)
     if k == given.min_clusters > 1 and (own is None or own.log_p > math.log(given.alpha)):
-        return "given", "Fewer were not allowed (min_clusters), and this number was not tested."
+        return "given", "min_clusters does not allow fewer clusters; this number was not tested."
     if model.path_.criterion == "zz_top" and given.stopping == "watershed":
-        words = f"k = {k} is the last before certainty, 1 less the ZZ Top Bound, drops most."
+        words = f"Certainty (1 minus the ZZ Top Bound) drops most after k = {k}."
         sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
         return ("clear" if sure else "close"), words
     words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
@@ -144,37 +145,37 @@ def verdict(model: Any) -> tuple[str, str]:
         words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
-        words += f" But certainty, 1 less the bound, drops most after k = {other}."
+        words += f" But certainty (1 minus the bound) drops most after k = {other}."
     return ("close" if near or other != k else "clear"), words
 
 
-def _told(model: Any, step: Any) -> str:
-    """Say how separate the clusters of the decision are."""
+def _told(model: Fitted, step: Candidate | None) -> str:
+    """Return a sentence on how separate the clusters of the decision are."""
     if step is None:
-        return "More cannot be told apart."
+        return "More clusters cannot be distinguished."
     if step.k == 1:
-        return "One cluster leaves nothing to test."
+        return "With one cluster there is nothing to test."
     two = "the two" if step.k == 2 else "even the two most similar"
     return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
 
 
-def _told_of_more(model: Any, step: Any) -> str:
-    """Say why there are not more clusters."""
+def _told_of_more(model: Fitted, step: Candidate | None) -> str:
+    """Return a sentence on why there are not more clusters."""
     if step is None or step.pair is None:
-        return "More could not be tested."
+        return "More clusters could not be tested."
     two = "the two" if step.k == 2 else "two"
     return f"With {step.k}, {two} are not ({_value(model, step)}), so the answer is {step.k - 1}."
 
 
-def _value(model: Any, step: Any) -> str:
+def _value(model: Fitted, step: Candidate) -> str:
     value = in_words(step.log_p, model.path_.criterion)
     if model.path_.criterion == "zz_top":
         return f"ZZ Top Bound {value}"
     return f"p {value}" if value.startswith("<") else f"p = {value}"
 
 
-def _measure(model: Any) -> str:
-    """Name what the decision was made by."""
+def _measure(model: Fitted) -> str:
+    """Return the name of the number that decides."""
     return "p of the cut test" if model.path_.criterion == "cut" else "ZZ Top Bound"
 
 
@@ -182,18 +183,18 @@ def _listed(ks: list[int]) -> str:
     return ", ".join(map(str, ks))
 
 
-def doubts(model: Any) -> list[tuple[str, str]]:
-    """Say what speaks against the answer, and what to try.
+def doubts(model: Fitted) -> list[tuple[str, str]]:
+    """Return the caveats of the answer: reasons for doubt, each with advice.
 
     Parameters
     ----------
     model : SpecialK
-        Fitted.
+        A fitted model.
 
     Returns
     -------
     list of (finding, advice)
-        Those that apply.
+        The caveats that apply to this model.
     """
     given, k, n = settings(model), model.n_clusters_, model.embedding_.shape[1]
     cut = model.path_.criterion == "cut"
@@ -203,17 +204,17 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     if given.n_clusters is None and _powerless(model):
         if cut:
             rows = model.labels_ if model._distinct is None else model._distinct
-            found = f"{counted(len(rows), 'row')} are too few for any split."
-            out.append((found, "Take more rows, or a graph of fewer edges."))
+            found = f"{counted(len(rows), 'row')} are too few for any split to be accepted."
+            out.append((found, "Use more rows, or a graph with fewer edges."))
         else:
-            found = f"{counted(n, 'eigenvector')} of so many rows are too few for any split."
+            found = f"{counted(n, 'eigenvector')} are too few for any split of so many rows."
             out.append((found, "Raise n_components or alpha."))
     if not cut and given.stopping == "first" and (other := watershed(model)) != k:
         out.append(
             (
                 f"Certainty drops most after k = {other}; the decision is k = {k}.",
-                'Look at both clusterings: labels_at(k) has the labels. stopping="watershed" takes '
-                "the other.",
+                "Compare both clusterings: labels_at(k) returns their labels. "
+                f'stopping="watershed" takes k = {other}.',
             )
         )
     if near := near_level(model):
@@ -228,20 +229,21 @@ def doubts(model: Any) -> list[tuple[str, str]]:
     out += _doubts_of_the_graph(model)
     if given.n_clusters is not None:
         found = "The number of clusters was given."
-        out.append((found, "Fit without n_clusters to see what is found."))
+        out.append((found, "Fit without n_clusters to see which k is found."))
     elif cut:
         out.append(
             (
-                "The answer is one for this graph, and for the fragments it was cut into.",
+                "The answer is for this graph, and for the fragments that it was cut into.",
                 "Fit with another random_state, and with a graph of twice as many neighbours; "
-                "trust a k that stays.",
+                "trust k if it does not change.",
             )
         )
     else:
         out.append(
             (
-                f"k depends on the number of eigenvectors, {n} here, more than on alpha.",
-                "Fit with half and with twice as many (n_components); trust a k that stays.",
+                f"k depends on the number of eigenvectors ({n} here) more than on alpha.",
+                "Fit with half and with twice as many (n_components); trust k if it does not "
+                "change.",
             )
         )
     return out
@@ -249,23 +251,23 @@ def doubts(model: Any) -> list[tuple[str, str]]:
 
 SETTLE = {
     "bound": "Raise n_components for finer splits, lower it for coarser ones, and see whether k "
-    "stays.",
-    "rows": "Take another alpha or n_neighbors, and see whether k stays.",
-    "graph": "Take another alpha, or a graph of more neighbours, and see whether k stays.",
+    "changes.",
+    "rows": "Try another alpha or n_neighbors, and see whether k changes.",
+    "graph": "Try another alpha, or a graph of more neighbours, and see whether k changes.",
 }
 ISOLATED = {
-    "nearest_neighbors": "They are copies of each other.",
-    "radius_neighbors": 'Raise coverage, or take affinity="nearest_neighbors".',
+    "nearest_neighbors": "They are duplicates of each other.",
+    "radius_neighbors": 'Raise coverage, or use affinity="nearest_neighbors".',
     "precomputed": "Leave them out, or join them to others in the graph.",
 }
 APART = {
     "nearest_neighbors": "Raise n_neighbors to join them.",
     "radius_neighbors": "Raise n_neighbors or coverage to join them.",
-    "precomputed": "Join them in the graph, or cluster each by itself.",
+    "precomputed": "Join them in the graph, or cluster each part separately.",
 }
 
 
-def _doubts_of_the_graph(model: Any) -> list[tuple[str, str]]:
+def _doubts_of_the_graph(model: Fitted) -> list[tuple[str, str]]:
     affinity, out = settings(model).affinity, []
     indptr = on_host(model.affinity_matrix_.indptr)
     if n_isolated := int((np.diff(indptr) == 0).sum()):
@@ -274,12 +276,12 @@ def _doubts_of_the_graph(model: Any) -> list[tuple[str, str]]:
     n_parts = model.n_graph_components_ - n_isolated
     if n_parts > 1 and model.path_.criterion == "zz_top":
         found = f"The graph falls into {n_parts} parts that no edge joins."
-        out.append((found, f"Small parts may be taken for one. {APART[affinity]}"))
+        out.append((found, f"Several small parts may be found as one. {APART[affinity]}"))
     return out
 
 
-def typical(model: Any, n_members: int) -> list[np.ndarray]:
-    """Return for each cluster the rows nearest to its mean in D, nearest first."""
+def typical(model: Fitted, n_members: int) -> list[np.ndarray]:
+    """Return, for each cluster, the rows nearest to its mean in D, the nearest first."""
     D, labels = on_host(model.embedding_), on_host(model.labels_)
     out = []
     for c in range(model.n_clusters_):
@@ -289,14 +291,14 @@ def typical(model: Any, n_members: int) -> list[np.ndarray]:
     return out
 
 
-def images(model: Any, X: Any, shape: Any, name: str) -> np.ndarray:
+def images(model: Fitted, X: Matrix, shape: tuple[int, int], name: str) -> np.ndarray:
     """Return the rows of X as images: (m, height, width).
 
     Raises
     ------
     ValueError
-        If the shape, a parameter of that name, is none, or X has not that many columns and the rows
-        of the fit.
+        If `shape` is not a height and a width, or X does not have as many columns as pixels and as
+        many rows as the fit. The message calls the shape `name`.
     """
     sizes = np.asarray(shape)
     if sizes.shape != (2,) or sizes.dtype.kind not in "iu" or sizes.min() < 1:
@@ -310,7 +312,7 @@ def images(model: Any, X: Any, shape: Any, name: str) -> np.ndarray:
     return X.reshape(-1, *sizes.tolist())
 
 
-def in_the_plane(model: Any) -> np.ndarray:
+def in_the_plane(model: Fitted) -> np.ndarray:
     """Return the two leading principal components of D, on the host: (m, 2)."""
     from sklearn.decomposition import PCA
 

@@ -1,14 +1,16 @@
-"""Pictures of a fitted model, with matplotlib. Each takes and returns an Axes."""
+"""Plots of a fitted model, with matplotlib; each function draws on an Axes and returns it."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._storage import on_host
+from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.diagnostics import (
     LN10,
     images,
@@ -19,14 +21,18 @@ from specialk_gpu.inspection.diagnostics import (
     typical,
     watershed,
 )
+from specialk_gpu.inspection.fitted import Fitted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["cluster_sizes", "embedding", "members", "pairs", "path", "spectrum"]
 
-FLOOR = {"cut": -3.0, "zz_top": -20.0}  # log10 of p, or of the bound, at which the axis ends
+FLOOR = {"cut": -3.0, "zz_top": -20.0}  # lower end of the axis: log10 of p or of the bound
 
 
-def _axes(ax: Any) -> Any:
-    """Return the axes given, or new ones."""
+def _axes(ax: Axes | None) -> Axes:
+    """Return the given axes, or new ones."""
     if ax is not None:
         return ax
     from matplotlib import pyplot
@@ -34,17 +40,17 @@ def _axes(ax: Any) -> Any:
     return pyplot.subplots(layout="constrained")[1]
 
 
-def path(model: Any, ax: Any = None) -> Any:
-    """Draw log10 of what decides, for the worst pair, against k, with alpha and the decision.
+def path(model: Fitted, ax: Axes | None = None) -> Axes:
+    """Draw log10 p of the least separate pair against k, with alpha and the decision.
 
-    That is the p of the cut test, or the ZZ Top Bound.
+    p is that of the cut test; for criterion="zz_top" it is the ZZ Top Bound.
 
     Parameters
     ----------
     model : SpecialK
-        Fitted.
+        A fitted model.
     ax : matplotlib Axes, optional
-        New ones by default.
+        The axes to draw on; by default new ones.
 
     Returns
     -------
@@ -82,8 +88,8 @@ def path(model: Any, ax: Any = None) -> Any:
     return ax
 
 
-def spectrum(model: Any, ax: Any = None) -> Any:
-    """Draw the magnitudes of the eigenvalues; those of negative sign apart.
+def spectrum(model: Fitted, ax: Axes | None = None) -> Axes:
+    """Draw the magnitudes of the eigenvalues; negative eigenvalues have another colour.
 
     Parameters
     ----------
@@ -107,7 +113,7 @@ def spectrum(model: Any, ax: Any = None) -> Any:
     return ax
 
 
-def cluster_sizes(model: Any, ax: Any = None) -> Any:
+def cluster_sizes(model: Fitted, ax: Axes | None = None) -> Axes:
     """Draw the number of rows in each cluster.
 
     Parameters
@@ -130,15 +136,15 @@ def cluster_sizes(model: Any, ax: Any = None) -> Any:
     return ax
 
 
-def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
-    """Draw log10 of the ZZ Top Bound of every pair of clusters, whatever rule decided.
+def pairs(model: Fitted, ax: Axes | None = None, *, k: int | None = None) -> Axes:
+    """Draw log10 of the ZZ Top Bound of every pair of clusters, for either criterion.
 
     Parameters
     ----------
     model, ax
         See `path`.
     k : int, optional
-        A number of clusters that `labels_at` has; the decision by default.
+        A number of clusters that `labels_at` accepts; by default `n_clusters_`.
 
     Returns
     -------
@@ -147,7 +153,7 @@ def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
     Raises
     ------
     ValueError
-        If there are no k clusters to be had.
+        If there is no clustering into k clusters.
     """
     check_is_fitted(model)
     matrix = pair_matrix(model, k)
@@ -166,7 +172,13 @@ def pairs(model: Any, ax: Any = None, *, k: int | None = None) -> Any:
     return ax
 
 
-def embedding(model: Any, ax: Any = None, *, points: Any = None, max_points: int = 10_000) -> Any:
+def embedding(
+    model: Fitted,
+    ax: Axes | None = None,
+    *,
+    points: ArrayLike | None = None,
+    max_points: int = 10_000,
+) -> Axes:
     """Draw the rows in two dimensions, coloured by cluster.
 
     Parameters
@@ -174,10 +186,10 @@ def embedding(model: Any, ax: Any = None, *, points: Any = None, max_points: int
     model, ax
         See `path`.
     points : array of shape (m, 2), optional
-        Where to draw the rows, such as the data or a UMAP of them. By default the two leading
-        principal components of the embedding D.
+        Coordinates of the rows, such as the data themselves or a UMAP of them. By default the
+        two leading principal components of the embedding D.
     max_points : int
-        Rows to draw, evenly spaced among all.
+        The largest number of rows to draw; they are evenly spaced among all rows.
 
     Returns
     -------
@@ -208,22 +220,27 @@ def embedding(model: Any, ax: Any = None, *, points: Any = None, max_points: int
 
 
 def members(
-    model: Any, X: Any, shape: tuple[int, int], ax: Any = None, *, n_members: int = 10
-) -> Any:
-    """Draw typical rows of each cluster as images, one cluster a line.
+    model: Fitted,
+    X: Matrix,
+    shape: tuple[int, int],
+    ax: Axes | None = None,
+    *,
+    n_members: int = 10,
+) -> Axes:
+    """Draw typical rows of each cluster as images, one line for each cluster.
 
-    Typical are the rows nearest to the mean of their cluster in the embedding D.
+    Typical rows are those nearest to the mean of their cluster in the embedding D.
 
     Parameters
     ----------
     model, ax
         See `path`.
     X : array of shape (m, height * width)
-        What was fitted.
+        The fitted rows.
     shape : tuple of two int
-        Height and width.
+        Height and width of the images.
     n_members : int
-        Images of each cluster.
+        The number of images for each cluster.
 
     Returns
     -------
@@ -232,7 +249,7 @@ def members(
     Raises
     ------
     ValueError
-        If the rows of X are no images of that shape.
+        If the rows of X are not images of that shape.
     """
     check_is_fitted(model)
     pictures = images(model, X, shape, "shape")

@@ -16,7 +16,9 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._environment import package_versions
+from specialk_gpu._result import Candidate
 from specialk_gpu._storage import on_host
+from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.diagnostics import (
     LN10,
     counted,
@@ -29,66 +31,68 @@ from specialk_gpu.inspection.diagnostics import (
     typical,
     verdict,
 )
+from specialk_gpu.inspection.fitted import Fitted
 
 __all__ = ["report"]
 
-COLORS = (  # told apart by most people, on light and on dark paper
+COLORS = (  # distinguishable for most people, on a light and on a dark background
     "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
     "#a0705a", "#d76bb0", "#7f8791", "#a8a52a", "#25a8b5",
 )  # fmt: skip
-NAME = {"cut": "p", "zz_top": "ZZ Top Bound"}  # of what decides
+NAME = {"cut": "p", "zz_top": "ZZ Top Bound"}  # the number that decides
 MEANING = {
-    "cut": "The rows are cut into small fragments. The two that are least separate are merged, "
-    "again and again, until one is left. The cut test says how separate two clusters are: it "
-    "compares the graph at their border with the graph inside them, and p is the chance of a "
-    "border that thin inside one cluster. Own p is that of the least separate pair of k clusters. "
-    "What decides is p, the least own p of k or more clusters, with fragments of several sizes.",
+    "cut": "The rows are divided into small fragments. The two least separate are merged, again "
+    "and again, until one is left. The cut test says how separate two clusters are: it compares "
+    "the graph at their border with the graph inside them. p is the chance of a border that thin "
+    "inside one cluster. Own p is the p of the least separate pair of the k clusters. The decision "
+    "uses p: the smallest own p of k or more clusters, with fragments of several sizes.",
     "zz_top": "For each k, k-means splits the rows into k clusters. For every pair of clusters, "
     "the ZZ Top Bound says how likely such a clear split would be, at most, if the two were really "
-    "one cluster. The largest over the pairs is shown.",
+    "one cluster. The page shows the largest bound over the pairs.",
 }
 SOURCE = {
-    "cut": "The rule is this library's cut test. p is measured on sets without clusters; it is not "
-    "the probability that a cluster exists, and below 0.001 it only says that a border is thin.",
+    "cut": "The rule is this library's cut test. Its p is measured on data sets without clusters. "
+    "It is not the probability that a cluster exists. Below 0.001 it only says that a border is "
+    "thin.",
     "zz_top": "The method: S. Hess, W. Duivesteijn, k is the Magic Number, ECML PKDD 2019. The "
-    "bound takes the columns of the embedding for independent samples, which they are not quite: "
-    "read alpha as a threshold, not as an error rate.",
+    "bound assumes that the columns of the embedding are independent samples. They are not quite "
+    "independent, so read alpha as a threshold, not as an error rate.",
 }
-MOST_PAIRS = 30  # clusters up to which the pairs of a k are listed
+MOST_PAIRS = 30  # the largest k for which all pairs are listed
 MOST_POINTS = 5000
-FLOOR = {"cut": -3.0, "zz_top": -15.0}  # log10 of what decides, at which the chart ends
+FLOOR = {"cut": -3.0, "zz_top": -15.0}  # lower end of the chart: log10 of p or of the bound
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 330, 80, 40, 55
 
 
 def report(
-    model: Any,
-    path: Any,
+    model: Fitted,
+    path: str | Path,
     *,
-    X: Any = None,
+    X: Matrix | None = None,
     image_shape: tuple[int, int] | None = None,
     source: str = "",
 ) -> None:
-    """Write a page that says how many clusters there are, why, and how sure that is.
+    """Write an HTML page that says how many clusters there are, why, and how clear that is.
 
     Parameters
     ----------
     model : SpecialK
-        Fitted.
+        A fitted model.
     path : str or path
         The HTML file.
     X : array of shape (m, height * width), optional
-        What was fitted, to show typical rows as images; with `image_shape`.
+        The fitted rows, to show typical rows as images; needs `image_shape`.
     image_shape : tuple of two int, optional
-        Height and width.
+        Height and width of the images.
     source : str
-        What the data are, for the top of the page.
+        A description of the data, shown at the top of the page.
 
     Raises
     ------
     NotFittedError
-        Before `fit`.
+        If the model is not fitted.
     ValueError
-        If the rows of X are no images of that shape.
+        If the rows of X are not images of that shape.
     OSError
         If the file cannot be written.
     """
@@ -119,15 +123,13 @@ def report(
         "why": f"{MEANING[criterion]} {_rule(model)}",
         "source_of_the_rule": SOURCE[criterion],
         "chart": _chart(model),
-        "choose": "Choose a k"
-        + (", in the picture or" if len(steps) > 1 else "")
-        + " in the table",
+        "choose": "Select a k" + (" in the chart or" if len(steps) > 1 else "") + " in the table",
         "heads": "".join(f'<th scope="col">{name}</th>' for name in HEADS[criterion]),
         "path": "\n".join(_path_row(step, k, criterion) for step in model.path_),
         "nearness": NEARNESS[criterion],
         "clusters": "\n".join(_cluster_rows(model, steps)),
-        "plane": f"{shown:,} of {m:,} rows, by the two leading principal components of the "
-        "embedding, coloured by cluster.",
+        "plane": f"{shown:,} of {m:,} rows, drawn by the two leading principal components of the "
+        "embedding and coloured by cluster.",
         "members": _members(model, X, image_shape),
         "doubts": "\n".join(
             f"<li><strong>{html.escape(found)}</strong> {html.escape(advice)}</li>"
@@ -144,8 +146,8 @@ def report(
     Path(path).write_text(page, encoding="utf-8")
 
 
-def _step(model: Any, step: Any) -> dict[str, Any]:
-    """Return what the page needs of one k."""
+def _step(model: Fitted, step: Candidate) -> dict[str, Any]:
+    """Return the data of one k that the page needs."""
     sizes = np.bincount(on_host(step.labels), minlength=step.k).tolist()
     pairs = None
     if model.path_.criterion == "zz_top" and 1 < step.k <= MOST_PAIRS:
@@ -153,20 +155,20 @@ def _step(model: Any, step: Any) -> dict[str, Any]:
     return {"k": int(step.k), "sizes": sizes, "log10_zz_top": pairs}
 
 
-def _rule(model: Any) -> str:
+def _rule(model: Fitted) -> str:
     given, criterion = settings(model), model.path_.criterion
     if given.n_clusters is not None:
-        return "Here k was given, and nothing was decided."
+        return "Here k was given, so no test decided it."
     if criterion == "zz_top" and given.stopping == "watershed":
-        return "The answer is the last k before certainty, 1 less the bound, drops most."
+        return "The answer is the last k before the largest drop in certainty (1 minus the bound)."
     level = f"at most alpha = {given.alpha:g}"
     if criterion == "cut":
         return f"The answer is the largest k whose p is {level}."
-    return f"A k is accepted if that is {level}; the first that is not is one too many."
+    return f"A k is accepted if this is {level}. The answer is the k before the first rejected one."
 
 
-def _plane(model: Any) -> tuple[dict[str, list], int]:
-    """Return points of the embedding in the unit square, with their clusters, and how many."""
+def _plane(model: Fitted) -> tuple[dict[str, list], int]:
+    """Return points of the embedding in the unit square with their clusters, and their number."""
     points, labels = in_the_plane(model), on_host(model.labels_)
     step = max(1, -(-len(points) // MOST_POINTS))
     points, labels = points[::step], labels[::step]
@@ -176,8 +178,8 @@ def _plane(model: Any) -> tuple[dict[str, list], int]:
     return {"x": x, "y": y, "cluster": labels.tolist()}, len(labels)
 
 
-def _chart(model: Any) -> str:
-    """Draw log10 of what decides against k, with a mark for each k that can be chosen."""
+def _chart(model: Fitted) -> str:
+    """Return an SVG chart of log10 p (or of the bound) against k, with one dot to select per k."""
     steps = [step for step in model.path_ if step.pair is not None]
     if not steps:
         return ""
@@ -241,12 +243,12 @@ HEADS = {
 }
 
 
-def _path_row(step: Any, answer: int, criterion: str) -> str:
+def _path_row(step: Candidate, answer: int, criterion: str) -> str:
     pair, values = "", []
     if step.pair is not None:
         pair = f"{step.pair[0]}, {step.pair[1]}"
         values = [in_words(step.log_p, criterion)]
-        if criterion == "cut":
+        if criterion == "cut" and step.log_p_level is not None:
             values.append(in_words(step.log_p_level, criterion))
     values += [""] * ((2 if criterion == "cut" else 1) - len(values))
     values += [pair, "yes" if step.accepted else "no"]
@@ -263,10 +265,10 @@ def _path_row(step: Any, answer: int, criterion: str) -> str:
 NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
 
 
-def _nearness(model: Any, steps: list[dict[str, Any]]) -> np.ndarray | None:
-    """Return how near each cluster is to each other one (k, k): more is nearer.
+def _nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
+    """Return how near each cluster is to each other one, (k, k): larger is nearer.
 
-    For criterion="cut" that is the share of walks from the one that end in the other, in percent.
+    For criterion="cut" this is the percentage of walks from the first that end in the second.
     """
     k = model.n_clusters_
     if model.path_.criterion == "zz_top":
@@ -278,8 +280,8 @@ def _nearness(model: Any, steps: list[dict[str, Any]]) -> np.ndarray | None:
     return np.stack([100 * shares[labels == c].mean(axis=0) for c in range(k)])
 
 
-def _cluster_rows(model: Any, steps: list[dict[str, Any]]) -> list[str]:
-    """Return a line of the table for each cluster: its size, and what it is closest to."""
+def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
+    """Return a table row for each cluster: its size, and the cluster that it is closest to."""
     sizes = np.array(next(one for one in steps if one["k"] == model.n_clusters_)["sizes"])
     nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
     rows = []
@@ -303,12 +305,12 @@ def _cluster_rows(model: Any, steps: list[dict[str, Any]]) -> list[str]:
     return rows
 
 
-def _members(model: Any, X: Any, shape: tuple[int, int] | None) -> str:
-    """Return typical rows of each cluster as images, if they are such."""
+def _members(model: Fitted, X: Matrix | None, shape: tuple[int, int] | None) -> str:
+    """Return typical rows of each cluster as images, if X and `shape` are given."""
     if X is None and shape is None:
         return ""
     if X is None or shape is None:
-        msg = "X and image_shape go together: the images, and their height and width."
+        msg = "X and image_shape go together: give both, or neither."
         raise ValueError(msg)
     X = images(model, X, shape, "image_shape")
     height, width = X.shape[1:]
@@ -333,8 +335,8 @@ def _seconds(spent: float) -> str:
     return f"{spent:.3g} s" if spent >= 0.01 else "below 0.01 s"
 
 
-def _facts(model: Any, n: int) -> list[tuple[str, str]]:
-    """Return names and values of what a reader needs to do it again."""
+def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
+    """Return the names and values that a reader needs to repeat the computation."""
     timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
     residual = float(np.max(on_host(model.residuals_)))
     given = settings(model)

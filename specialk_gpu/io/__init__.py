@@ -1,4 +1,4 @@
-"""Files: rows, graphs and labels read from them, and labels written."""
+"""Files: read data matrices, graphs and labels; write labels."""
 
 from specialk_gpu.io.files import read_idx, read_labels, read_matrix, write_labels
 

@@ -1,7 +1,7 @@
-"""Read data matrices and labels from files, write labels.
+"""Read data matrices and labels from files; write labels.
 
-Every reader refuses what it can't read with one line that names the file, and none of them
-unpickles: a pickle can run any code.
+If a reader can't read a file, it raises an error with a message of one line that names the file.
+No reader unpickles, because a pickle can run any code.
 
 Examples
 --------
@@ -12,6 +12,8 @@ Examples
 array([0, 0, 1])
 """
 
+from __future__ import annotations
+
 import csv
 import gzip
 import importlib.util
@@ -20,10 +22,13 @@ import math
 import re
 import zipfile
 import zlib
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 
 from specialk_gpu.io import text
@@ -42,11 +47,13 @@ _PICKLED = (
 )
 
 
-def read_matrix(path, *, key=None, header=None):
+def read_matrix(
+    path: str | Path, *, key: str | None = None, header: bool | None = None
+) -> np.ndarray | sparse.csr_array:
     """Read a data matrix or a sparse graph.
 
-    The ending of the name decides the format: ``.npy``, ``.npz`` (one dense array, or what
-    `scipy.sparse.save_npz` writes), ``.csv`` and ``.tsv`` (also ``.gz``), ``.parquet`` (with
+    The ending of the file name decides the format: ``.npy``, ``.npz`` (one dense array, or a file
+    from `scipy.sparse.save_npz`), ``.csv`` and ``.tsv`` (also ``.gz``), ``.parquet`` (needs
     pyarrow or polars), ``.mtx`` (also ``.gz``), and the idx files of MNIST (``-idx3-ubyte``, also
     ``.gz``), whose images are flattened to rows.
 
@@ -55,31 +62,32 @@ def read_matrix(path, *, key=None, header=None):
     path : str or path-like
         The file.
     key : str, optional
-        The array to take out of an ``.npz`` file that holds several.
+        The array to read from an ``.npz`` file that holds several.
     header : bool, optional
-        Whether the first row of a ``.csv`` or ``.tsv`` file holds names. By default it does when
-        no cell of it is a number; a first row of names and numbers is an error, as either guess
-        would be wrong for somebody.
+        Whether the first row of a ``.csv`` or ``.tsv`` file holds names. By default it does if
+        none of its cells is a number. If it has both names and numbers, `header` must be given.
 
     Returns
     -------
     ndarray or scipy.sparse.csr_array of shape (n_samples, n_features)
-        In the file's own numeric type; text files give float64.
+        In the numeric type of the file; text files give float64.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ImportError
-        If a ``.parquet`` file is read with neither pyarrow nor polars.
+        If a ``.parquet`` file is read and neither pyarrow nor polars is installed.
     ValueError
         If the format is unknown, or the file is damaged, pickled, not numeric or not
-        two-dimensional; for text the message names row and column.
+        two-dimensional. For a text file the message names row and column.
     """
     return read_table(path, key=key, header=header)[0]
 
 
-def read_table(path, *, key=None, header=None):
+def read_table(
+    path: str | Path, *, key: str | None = None, header: bool | None = None
+) -> tuple[np.ndarray | sparse.csr_array, list[str] | None]:
     """Read a data matrix and the names of its columns.
 
     Parameters
@@ -92,7 +100,7 @@ def read_table(path, *, key=None, header=None):
     X
         As from `read_matrix`.
     names : list of str, or None
-        Of text with a header, and of ``.parquet``.
+        For text files with a header, and for ``.parquet``.
 
     Raises
     ------
@@ -102,7 +110,7 @@ def read_table(path, *, key=None, header=None):
     path = Path(path)
     with _named(path):
         X, names = _read(path, key, header)
-        if _kind(path) == "idx" and X.ndim > 1:
+        if _kind(path) == "idx" and isinstance(X, np.ndarray) and X.ndim > 1:
             X = X.reshape(len(X), math.prod(X.shape[1:]))
         if X.ndim != 2:
             msg = f"expected an array of shape (n_samples, n_features), got shape {X.shape}"
@@ -110,8 +118,10 @@ def read_table(path, *, key=None, header=None):
         return X, names
 
 
-def read_labels(path, *, key=None, header=None):
-    """Read one integer label per sample, from any format that `read_matrix` reads.
+def read_labels(
+    path: str | Path, *, key: str | None = None, header: bool | None = None
+) -> np.ndarray:
+    """Read one integer label per sample, in any format that `read_matrix` reads.
 
     Parameters
     ----------
@@ -126,8 +136,8 @@ def read_labels(path, *, key=None, header=None):
     Raises
     ------
     FileNotFoundError, ImportError, ValueError
-        As in `read_matrix`, and ValueError if the file holds more than one column or a number
-        that is no integer.
+        As in `read_matrix`; also ValueError if the file holds more than one column, or a number
+        that is not an integer.
     """
     path = Path(path)
     with _named(path):
@@ -143,21 +153,21 @@ def read_labels(path, *, key=None, header=None):
         return labels.astype(np.int64)
 
 
-def write_labels(path, labels):
+def write_labels(path: str | Path, labels: ArrayLike) -> None:
     """Write labels as ``.npy``, or as ``.csv`` with the header "label" and one label per row.
 
     Parameters
     ----------
     path : str or path-like
-        The file to write; an existing one is replaced.
+        The file to write. An existing file is replaced.
     labels : array-like of shape (n_samples,), integer
         The labels.
 
     Raises
     ------
     ValueError
-        If the ending is neither ``.npy`` nor ``.csv``, or `labels` are not integers in one
-        dimension.
+        If the ending is neither ``.npy`` nor ``.csv``, or `labels` is not a one-dimensional array
+        of integers.
     """
     path = Path(path)
     labels = np.asarray(labels)
@@ -175,39 +185,39 @@ def write_labels(path, labels):
             raise ValueError(msg)
 
 
-def read_idx(path):
+def read_idx(path: str | Path) -> np.ndarray:
     """Read an idx file, the format of MNIST, plain or compressed with gzip.
 
     Parameters
     ----------
     path : str or path-like
-        The file; a name in ``.gz`` is decompressed.
+        The file. It is decompressed if its name ends in ``.gz``.
 
     Returns
     -------
     ndarray
-        In the shape and type that the file's first bytes state, in native byte order.
+        With the shape and type that the header of the file states, in native byte order.
 
     Raises
     ------
     FileNotFoundError
-        If there is no such file.
+        If the file does not exist.
     ValueError
-        If the first bytes are no idx header, or the file holds fewer or more bytes than its
-        header promises.
+        If the first bytes are not an idx header, or the file holds fewer or more bytes than its
+        header states.
     """
     path = Path(path)
     with _named(path):
         return _idx(path)
 
 
-# -- one reader per format; their messages get the file's name from `_named` ----------------------
+# -- one reader for each format; `_named` adds the file's name to their messages ------------------
 
 
 @contextmanager
-def _named(path):
-    """Turn whatever a reader raises about the content into a ValueError that names the file."""
-    path.open("rb").close()  # missing, forbidden, a folder: the OSError says it best
+def _named(path: Path) -> Iterator[None]:
+    """Turn any error that a reader raises about the content into a ValueError with the path."""
+    path.open("rb").close()  # for a missing file or a folder, keep the OSError
     try:
         yield
     except (OSError, EOFError, ValueError, csv.Error, zipfile.BadZipFile, zlib.error) as error:
@@ -215,19 +225,23 @@ def _named(path):
         raise ValueError(msg) from error
 
 
-def _kind(path):
+def _kind(path: Path) -> str | None:
     name = path.name.lower()
     found = re.search(r"(idx)\d-ubyte(\.gz)?$|\.(csv|tsv|mtx)(\.gz)?$|\.(npy|npz|parquet)$", name)
     return next(group for group in found.groups() if group) if found else None
 
 
-def _read(path, key, header):
+def _read(
+    path: Path,
+    key: str | None,
+    header: bool | None,  # noqa: FBT001 - a private function
+) -> tuple[np.ndarray | sparse.csr_array, list[str] | None]:
     kind = _kind(path)
     if key is not None and kind != "npz":
-        msg = f"key={key!r} picks an array of an .npz file, and this is none"
+        msg = f"key={key!r} picks an array of an .npz file, but this is not an .npz file"
         raise ValueError(msg)
     if header is not None and kind not in ("csv", "tsv"):
-        msg = f"header={header!r} is for .csv and .tsv files, and this is neither"
+        msg = f"header={header!r} is for .csv and .tsv files, but this is neither"
         raise ValueError(msg)
     names = None
     match kind:
@@ -246,7 +260,7 @@ def _read(path, key, header):
         case "idx":
             X = _idx(path)
         case _:
-            msg = f"unknown format, expected a name that ends in {', '.join(MATRIX_FORMATS)}"
+            msg = f"unknown format, expected a name that ends in one of {', '.join(MATRIX_FORMATS)}"
             raise ValueError(msg)
     if X.dtype.kind not in "buif":
         msg = f"expected real numbers, got dtype {X.dtype}"
@@ -254,7 +268,7 @@ def _read(path, key, header):
     return X, names
 
 
-def _npy(stream):
+def _npy(stream: IO[bytes]) -> np.ndarray:
     magic = np.lib.format.MAGIC_PREFIX
     head = stream.read(len(magic))
     if head.startswith(b"\x80"):  # the first byte of every pickle since protocol 2
@@ -271,14 +285,14 @@ def _npy(stream):
         raise
 
 
-def _npz(path, key):
+def _npz(path: Path, key: str | None) -> np.ndarray | sparse.csr_array:
     with zipfile.ZipFile(path) as archive:
         names = [name.removesuffix(".npy") for name in archive.namelist()]
         if key is None and {"format", "shape", "data"} <= set(names):
             return sparse.csr_array(sparse.load_npz(path))
         if key is None and len(names) != 1:
             held = f"it holds {len(names)} arrays ({', '.join(names)})"
-            msg = f"{held}, choose one with key= (--key on the command line)"
+            msg = f"{held}; choose one with key= (--key on the command line)"
             raise ValueError(msg)
         if key is not None and key not in names:
             msg = f"it has no array {key!r}, only {', '.join(names)}"
@@ -287,7 +301,7 @@ def _npz(path, key):
             return _npy(stream)
 
 
-def _idx(path):
+def _idx(path: Path) -> np.ndarray:
     with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as stream:
         head = stream.read(4)
         if len(head) < 4 or head[:2] != b"\0\0" or head[2] not in _IDX_DTYPES or not head[3]:
@@ -296,19 +310,19 @@ def _idx(path):
         dtype = np.dtype(_IDX_DTYPES[head[2]])
         sizes = stream.read(4 * head[3])
         if len(sizes) < 4 * head[3]:
-            msg = "cut short within its header"
+            msg = "the file ends within its header"
             raise ValueError(msg)
         shape = tuple(np.frombuffer(sizes, ">u4").tolist())
         content = stream.read()
     expected = math.prod(shape) * dtype.itemsize
     if len(content) != expected:
-        msg = f"its header promises {shape} = {expected} bytes, but {len(content)} follow"
+        msg = f"its header states shape {shape}, {expected} bytes, but {len(content)} follow"
         raise ValueError(msg)
     return np.frombuffer(content, dtype).reshape(shape).astype(dtype.newbyteorder("="))
 
 
-def _parquet(path):
-    """Columns of a parquet file by name, without the index that pandas may have stored."""
+def _parquet(path: Path) -> dict[str, np.ndarray]:
+    """Return the columns of a parquet file by name, without an index stored by pandas."""
     if importlib.util.find_spec("pyarrow"):
         from pyarrow import parquet
 

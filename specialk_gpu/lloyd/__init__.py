@@ -1,1 +1,1 @@
-"""K-means: starts and iterations, of many fits in one batch."""
+"""K-means: starting centres and Lloyd's iterations, for many fits in one batch."""

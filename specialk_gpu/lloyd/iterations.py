@@ -1,12 +1,15 @@
-"""Lloyd's iterations of many fits in one batch, and emptied clusters."""
+"""Lloyd's iterations of many runs in one batch, and the refilling of empty clusters.
+
+A run is one k-means fit: a number of clusters and one set of starting centres.
+"""
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from specialk_gpu.backend.typing import Array, Backend, Memory
 from specialk_gpu.lloyd.seeding import (
     Points,
     uploaded,
@@ -14,18 +17,18 @@ from specialk_gpu.lloyd.seeding import (
 
 __all__ = ["GAIN", "HOPE", "Found", "Left", "lloyd"]
 
-HOPE = 3.0  # last gains; a run further behind the best is given up
-LEAST = 2  # iterations before that
-GAIN = 1e-5  # of the inertia, what counts as one
+HOPE = 3.0  # a run is given up if it is behind the best by more than this many of its last gains
+LEAST = 2  # iterations, at least, before a run is given up
+GAIN = 1e-5  # relative decrease of the inertia that counts as a gain
 
 
 class Found(NamedTuple):
     """A clustering for each of P numbers of clusters."""
 
-    sizes: np.ndarray  # (P,), rising
-    labels: Any  # (P, m) int32
-    centers: Any  # (P, max k, d)
-    used: np.ndarray  # (P, max k), whether clusters have rows
+    sizes: np.ndarray  # (P,), ascending numbers of clusters
+    labels: Array  # (P, m) int32
+    centers: Array  # (P, max k, d)
+    used: np.ndarray  # (P, max k), whether each cluster has rows
     inertia: np.ndarray  # (P,)
     n_iter: np.ndarray  # (P,)
     converged: np.ndarray  # (P,)
@@ -35,45 +38,46 @@ ON_HOST = ("sizes", "used", "inertia", "n_iter", "converged")
 
 
 class Left(NamedTuple):
-    """What a run that has ended, or was given up, leaves."""
+    """The result of a run that has ended or was given up."""
 
     inertia: float
-    centers: Any  # (R, k, d), of its batch
-    run: int  # its place there
+    centers: Array  # (R, k, d), of all runs in its batch
+    run: int  # its place in `centers`
 
 
 class _Assignment(NamedTuple):
-    """The nearest centre of every row, for every run, and what follows from it."""
+    """The nearest centre of every row for every run, and the sums that follow from it."""
 
-    labels: Any  # (R, m) int32
-    state: Any  # (3, R): the inertia, whether labels changed, and how many clusters have rows
-    means: Any  # (R, k, d)
-    counts: Any  # (R, k)
-    sums: Any  # (R, k, d)
-    last: Any  # what the backend remembers
-    exact: bool  # whether the inertia is from its definition
+    labels: Array  # (R, m) int32
+    state: Array  # (3, R): the inertia, whether labels changed, how many clusters have rows
+    means: Array  # (R, k, d)
+    counts: Array  # (R, k)
+    sums: Array  # (R, k, d)
+    last: Memory
+    exact: bool  # whether the inertia is computed from its definition
 
 
 def lloyd(
     points: Points,
-    centers: Any,
+    centers: Array,
     sizes: np.ndarray,
     max_iter: int | np.ndarray,
     goals: np.ndarray | None = None,
     hope: float = HOPE,
     left: list[list[Left]] | None = None,
-    last: Any = None,
+    last: Memory = None,
     *,
     again: bool = True,
 ) -> tuple[Found, list[list[float]]]:
-    """Iterate all runs together; those that no longer change leave the batch.
+    """Iterate all runs together; a run that no longer changes leaves the batch.
 
-    `centers` is (R, k, d), of which run r has sizes[r], rising, and at most `max_iter` iterations,
-    or as many as that has for it; `goals` has an inertia to beat for each size. Returns the best of
-    each size that is beaten, and the inertias of each. Runs without hope are given up (see HOPE).
-    Of each size, `left` takes what all runs leave. `last` is what the backend remembers of where
-    they started. See `_settle` for `again`. Waits for the device once an iteration, and once more
-    where a cluster is empty.
+    `centers` has shape (R, k, d). Run r uses the first sizes[r] of its centres, and `sizes` is
+    ascending. `max_iter` limits the iterations of all runs, or of each run if it is an array.
+    `goals` holds an inertia to beat for each size. A run too far behind is given up (see HOPE).
+    Returns the best clustering of each size that beats its goal, and the inertias of the runs by
+    size. `left`, if given, collects the results of all runs by size. `last` is what the backend
+    remembers of the clusterings that the runs start from. For `again`, see `_settle`. Waits for
+    the device once per iteration, and once more if a cluster is empty.
     """
     bk, xp = points.bk, points.bk.xp
     ks, group = np.unique(sizes, return_inverse=True)  # (P,), (R,)
@@ -82,19 +86,19 @@ def lloyd(
     limit, active = np.broadcast_to(max_iter, sizes.size), np.arange(sizes.size)
     best, winner, n_iter = goals.copy(), np.full(ks.size, -1), np.zeros(ks.size, dtype=np.int64)
     converged = np.zeros(ks.size, dtype=bool)
-    left_centers = xp.zeros(centers.shape)  # of all runs, in the end
+    left_centers = xp.zeros(centers.shape)  # of all runs, at their ends
     labels = xp.empty((ks.size, points.X.shape[0]), dtype=np.int32)  # of the winners
-    total = points.sq_norms.sum()  # bounds what rounding does to an inertia
+    total = points.sq_norms.sum()  # scale of the rounding error of an inertia
     for i in range(1, int(limit.max()) + 1):
         now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
         if i == 1:
             total, state = _first_state(bk, total, now.state)
         else:
-            state = bk.to_numpy(now.state)  # the one sync
+            state = bk.to_numpy(now.state)  # host waits, once per iteration
         inertia, n_empty = state[0], sizes[active] - state[2]
         changed = (state[1] > 0) | (i == 1)
         gain, inertias[active] = inertias[active] - inertia, inertia
-        changed &= abs(gain) > np.finfo(np.float64).eps * total  # else it was rounding
+        changed &= abs(gain) > np.finfo(np.float64).eps * total  # else rounding
         going = changed & (i < limit[active])
         hopeless = np.zeros_like(going)
         if i >= LEAST and hope < np.inf:
@@ -105,7 +109,7 @@ def lloyd(
         if ended.size and not now.exact:
             own = centers[bk.asarray(ended)], sizes[active[ended]]
             _, sq = bk.nearest_center(points.columns, points.sq_norms, *own)
-            inertias[active[ended]] = bk.to_numpy(sq.sum(axis=1))  # a sync, at the end of a run
+            inertias[active[ended]] = bk.to_numpy(sq.sum(axis=1))  # host waits, at a run's end
         won: dict[int, int] = {}
         for r in ended.tolist():
             place = int(group[active[r]])
@@ -119,9 +123,10 @@ def lloyd(
             left_centers[out, : centers.shape[1]] = centers[stopped_here]
             if won:
                 labels[places] = now.labels[won_here]
-        for r in stopped.tolist() if left is not None else ():
-            run = int(active[r])
-            left[group[run]].append(Left(float(inertia[r]), left_centers, run))
+        if left is not None:
+            for r in stopped.tolist():
+                run = int(active[r])
+                left[group[run]].append(Left(float(inertia[r]), left_centers, run))
         if not going.any():
             break
         if (emptied := np.flatnonzero(going & (n_empty > 0))).size:
@@ -141,21 +146,24 @@ def lloyd(
     return found if better.all() else _of_sizes(bk, found, np.flatnonzero(better)), ends
 
 
-def _of_sizes(bk: ModuleType, found: Found, places: np.ndarray) -> Found:
-    """Return the clusterings at some places."""
+def _of_sizes(bk: Backend, found: Found, places: np.ndarray) -> Found:
+    """Return the clusterings at the given `places` only."""
     own = bk.asarray(places)
     on_host = {name: getattr(found, name)[places] for name in ON_HOST}
     return found._replace(labels=found.labels[own], centers=found.centers[own], **on_host)
 
 
-def _first_state(bk: ModuleType, total: Any, state: Any) -> tuple[float, np.ndarray]:
-    """Bring a number and the state (3, R) of the runs to the host, in one sync."""
+def _first_state(bk: Backend, total: Any, state: Array) -> tuple[float, np.ndarray]:
+    """Copy `total` and the `state` (3, R) of the runs to the host in one transfer."""
     both = bk.to_numpy(bk.xp.concatenate([total.reshape(1), state.ravel()]))
     return float(both[0]), both[1:].reshape(state.shape)
 
 
 def _behind(inertia: np.ndarray, group: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return how far runs are behind the leader of their group, and a gain over the best so far."""
+    """Return how far each run is behind the lowest inertia of its group.
+
+    `best`, the lowest so far of ended runs and goals, counts less one gain.
+    """
     goals = best * (1 - GAIN)
     np.minimum.at(goals, group, inertia)
     return inertia - goals[group]
@@ -169,11 +177,11 @@ def _settle(
     max_iter: int,
     again: bool,  # noqa: FBT001 - a private function
 ) -> Found:
-    """Compute centres, labels and inertias of the best from their definitions.
+    """Compute the centres, labels and inertias of the best runs from their definitions.
 
-    Their labels are in some `places` of what was found, their centres in some `runs`. Where this
-    changes labels, they are iterated `again`, but once: what changes then, changes by rounding for
-    ever.
+    `places` says where their labels are in `found`, and `runs` where their centres are. If this
+    changes the labels of a run and `again` is true, the run is iterated again, but only once:
+    labels that change even then would change for ever, by rounding.
     """
     bk, xp, sizes = points.bk, points.bk.xp, found.sizes
     if not sizes.size:
@@ -186,7 +194,7 @@ def _settle(
     labels, sq = bk.nearest_center(points.columns, points.sq_norms, centers, sizes)
     counts = bk.segment_sum(points.X[:, :1], labels, sizes[-1])[0]
     state = xp.stack([sq.sum(axis=1), (labels != before).any(axis=1)], axis=1)
-    state = bk.to_numpy(xp.concatenate([state, counts], axis=1))  # a sync
+    state = bk.to_numpy(xp.concatenate([state, counts], axis=1))  # host waits
     inertia, changed, used = state[:, 0].copy(), state[:, 1], state[:, 2:] > 0
     unsettled = again & found.converged & (changed > 0)
     rest = max_iter - found.n_iter
@@ -204,11 +212,11 @@ def _settle(
 
 
 def _refill(
-    points: Points, now: _Assignment, centers: Any, runs: np.ndarray, sizes: np.ndarray
+    points: Points, now: _Assignment, centers: Array, runs: np.ndarray, sizes: np.ndarray
 ) -> None:
-    """Give each empty cluster of some runs the farthest row, taken from its own cluster.
+    """Give each empty cluster of some `runs` the row that is farthest from its own centre.
 
-    What is needed of the farthest rows comes to the host in one transfer.
+    All data on the farthest rows are copied to the host in one transfer.
     """
     bk, xp, (k, d) = points.bk, points.bk.xp, centers.shape[1:]
     own = bk.asarray(runs)
@@ -221,7 +229,7 @@ def _refill(
     parts += [(given * given).sum(axis=2), now.counts[own], now.sums[own]]
     parts = [part.reshape(runs.size, -1).astype(np.float64) for part in parts]
     ends = np.cumsum([part.shape[1] for part in parts])[:-1]
-    packed = np.split(bk.to_numpy(xp.concatenate(parts, axis=1)), ends, axis=1)  # a sync
+    packed = np.split(bk.to_numpy(xp.concatenate(parts, axis=1)), ends, axis=1)  # host waits
     (rows, sq, donors, sq_norms), (X, center_sq, counts, sums) = packed[:4], packed[4:]
     X, sums = X.reshape(-1, n, d), sums.reshape(-1, k, d)
     moved = []
@@ -254,7 +262,7 @@ def _refill(
 def final_inertias(
     inertias: np.ndarray, group: np.ndarray, best: np.ndarray, goals: np.ndarray
 ) -> list[list[float]]:
-    """Return the inertias of the runs of each size, of those given up none below the best."""
+    """Return the inertias of the runs by size; those of runs given up are at least the best."""
     ends = []
     for p in range(best.size):
         own = np.maximum(inertias[group == p], best[p])

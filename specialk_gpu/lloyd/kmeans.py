@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from numbers import Integral
-from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.iterations import GAIN, HOPE, Found, Left, lloyd
 from specialk_gpu.lloyd.seeding import (
     Points,
@@ -29,37 +31,37 @@ from specialk_gpu.lloyd.seeding import (
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-PATIENCE = 2  # rounds of swaps without gain
-SAMPLE_ROWS = 2**13  # that are searched first
-MANY = 4  # times as many rows, from which on that pays
-SAMPLE_CLUSTERS = 64  # at most
-SAMPLE_PATIENCE = 7
-FAR = 2  # times fewer starts from all rows, beside those from a sample
-MORE = 2  # clusterings of a sample, beside `n_init`, to go on from with all rows
-MAX_ENTRY = 1e150  # sums of squares of larger ones may overflow
+PATIENCE = 2  # rounds of swaps without a gain, after which the search stops
+SAMPLE_ROWS = 2**13  # rows of the sample that is searched first
+MANY = 4  # the sample pays if there are more than this many times its rows
+SAMPLE_CLUSTERS = 64  # the sample is used for at most this many clusters
+SAMPLE_PATIENCE = 7  # `PATIENCE` in the sample
+FAR = 2  # in addition to the starts from the sample, `n_init` / FAR starts come from all rows
+MORE = 2  # the best `n_init` + MORE clusterings of the sample go on with all rows
+MAX_ENTRY = 1e150  # sums of squares of larger entries may overflow
 TINY = 1e-100  # squares of smaller differences lose digits, or vanish
 
 
 class KMeans(NamedTuple):
-    """A clustering.
+    """The result of k-means.
 
     Attributes
     ----------
     labels : int32 array of shape (m,)
-        In 0, ..., k - 1.
+        From 0 to k - 1.
     centers : float64 array of shape (k, d)
     inertia : float
-        Sum of squared distances to the nearest centre.
+        Sum of the squared distances of the rows to their nearest centres.
     n_iter : int
         Iterations of the best restart.
     converged : bool
-        Whether the best restart ended with labels that no iteration changes, but for rounding.
+        Whether the best restart ended with labels that only rounding could still change.
     inertias : list of float
-        Of all restarts, and of the swaps after them, as far as each was followed.
+        Inertias of all restarts, and of the swaps after them, as far as each was followed.
     """
 
-    labels: Any
-    centers: Any
+    labels: Array
+    centers: Array
     inertia: float
     n_iter: int
     converged: bool
@@ -68,46 +70,47 @@ class KMeans(NamedTuple):
 
 @on_its_device
 def kmeans(
-    X: Any,
+    X: ArrayLike,
     n_clusters: int,
     *,
     n_init: int = 10,
-    init: Any = None,
+    init: Array | None = None,
     max_iter: int = 300,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> KMeans:
-    """Cluster the rows of X by Lloyd's algorithm, best of several restarts.
+    """Cluster the rows of X by Lloyd's algorithm and return the best of several restarts.
 
-    Starts come from greedy k-means++ (Arthur & Vassilvitskii 2007) with random numbers drawn on
-    the host; a cluster that empties takes the row farthest from its centre. Equal distances
-    go to the smaller label. Iterates until no label changes; a restart is given up once it is
-    further behind the best than three times what its last iteration gained.
+    Starting centres come from greedy k-means++ (Arthur & Vassilvitskii 2007), with random numbers
+    drawn on the host. Iterations run until no label changes. At equal distances, a row gets the
+    smaller label. An empty cluster takes the row that is farthest from its nearest centre. A
+    restart is given up once it is behind the best by more than three times the gain of its last
+    iteration.
 
-    Then rounds of swaps: a row takes the place of one centre of the best, in the `n_init` / 3 ways
-    that promise most, and iterations from these run as one batch, until two rounds have failed to
-    lower the inertia (after Fränti, Efficiency of random swap clustering, 2018, and Lattanzi &
-    Sohler, A better k-means++ algorithm via local search, 2019).
+    Rounds of swaps follow. In a swap, a row replaces one centre of the best clustering. Each round
+    picks the `n_init` / 3 most promising swaps and iterates from them in one batch. The search
+    stops once two rounds have failed to lower the inertia (after Fränti, Efficiency of random swap
+    clustering, 2018, and Lattanzi & Sohler, A better k-means++ algorithm via local search, 2019).
 
-    Few clusters start from groups as well: the rows are put into 48 groups, the groups clustered by
-    their means and sizes 6 `n_init` times, and the best `n_init` / 3 of these clusterings join
-    `n_init` / 3 restarts. This is done for k up to a quarter of the groups; others have `n_init`
-    restarts.
+    For few clusters, some starts come from groups. The rows are put into 48 groups, and the groups
+    are clustered 6 `n_init` times by their means and sizes. The best `n_init` / 3 of these
+    clusterings join `n_init` / 3 restarts. This holds for k up to a quarter of the number of
+    groups; a larger k has `n_init` restarts.
 
-    Of more than 32,768 rows, and for k up to 64, a sample of 8,192 is searched in this way until
-    seven rounds have failed; the best `n_init` + 2 clusterings that it leaves, and `n_init` / 2
-    starts from all rows, are where iterations with all rows begin, and then swaps, until a round
-    has failed. n_init=1 does without groups, swaps and sample.
+    If there are more than 32,768 rows and k is at most 64, a sample of 8,192 rows is first
+    searched in this way, until seven rounds have failed. Iterations with all rows then begin from
+    the best `n_init` + 2 clusterings of the sample and from `n_init` / 2 starts from all rows.
+    Swaps follow until one round has failed. n_init=1 uses no groups, no swaps and no sample.
 
     Parameters
     ----------
     X : array-like of shape (m, d)
-        In NumPy or CuPy, real and finite; computed with in float64, near the origin.
+        From NumPy or CuPy, real and finite. Computations use float64, near the origin.
     n_clusters : int
-        1 <= k <= m.
+        The number of clusters k, from 1 to m.
     n_init : int
-        Restarts, run as one batch, and rows drawn for a round of swaps.
+        Number of restarts, run as one batch, and of rows drawn for a round of swaps.
     init : array of shape (r, k, d), optional
-        Further starts, run in the same batch; with them, no restart is given up.
+        Additional starting centres, run in the same batch. With them, no restart is given up.
     max_iter : int
         Limit on the iterations of each restart.
     random_state : int, RandomState or None
@@ -115,37 +118,37 @@ def kmeans(
     Returns
     -------
     KMeans
-        Of the restart of lowest inertia. If X has fewer distinct rows than `n_clusters`, there
-        are fewer clusters, and a ConvergenceWarning says so.
+        The result of the restart with the lowest inertia. If X has fewer distinct rows than
+        `n_clusters`, there are fewer clusters, and a ConvergenceWarning says so.
 
     Raises
     ------
     ValueError
         If an argument is out of range, or X is not real and finite.
     TypeError
-        If a number that must be an integer is none.
+        If a number that must be an integer is not one.
 
     Notes
     -----
-    An iteration costs at most 2 m R k d operations in matrix products, on the host fewer as the
-    centres come to rest, and synchronises with the device once. Memory:
-    O(m R) beside a chunk.
+    With R runs in the batch, an iteration costs at most 2 m R k d operations in matrix products,
+    and waits for the device once. On the host, the cost falls as the centres come to rest. Memory
+    is O(m R), in addition to a chunk.
     """
     rng = check_random_state(random_state)
-    settings = {"n_init": n_init, "init": init, "max_iter": max_iter}
+    settings: dict[str, Any] = {"n_init": n_init, "init": init, "max_iter": max_iter}
     (found,) = kmeans_batch(X, [n_clusters], seeds=[rng], sample_seed=rng, **settings)
     warn_of_shortcomings(found, n_clusters, max_iter)
     return found
 
 
 def kmeans_batch(
-    X: Any,
+    X: ArrayLike,
     ks: Sequence[int],
     *,
-    seeds: Sequence[Any],
-    sample_seed: Any = 0,
+    seeds: Sequence[Seed],
+    sample_seed: Seed = 0,
     n_init: int = 10,
-    init: Any = None,
+    init: Array | None = None,
     max_iter: int = 300,
 ) -> list[KMeans]:
     """Cluster the rows of X into each of several numbers of clusters, as `kmeans` does for one.
@@ -155,18 +158,20 @@ def kmeans_batch(
     X, n_init, max_iter
         See `kmeans`.
     ks : sequence of int
-        Rising. The result for one does not depend on the others, but for rounding.
+        Ascending numbers of clusters. Apart from rounding, the result for one does not depend on
+        the others.
     seeds : sequence of int or RandomState
         One for each k.
     sample_seed : int or RandomState
-        Draws the sample of many rows and the groups, which are the same for every k.
+        Seed of the sample of many rows and of the groups, which are the same for every k.
     init : array of shape (r, k, d), optional
-        See `kmeans`; for a single k.
+        See `kmeans`. Only for a single k.
 
     Returns
     -------
     list of KMeans
-        One for each k, with fewer clusters where X has fewer distinct rows, without a warning.
+        One for each k. If X has fewer than k distinct rows, it has fewer clusters, and there is
+        no warning.
     """
     bk = backend_of(X)
     X = bk.asarray(X)
@@ -174,17 +179,21 @@ def kmeans_batch(
     init = None if init is None else xp.asarray(init, dtype=np.float64)
     ks = list(ks)
     if not ks or ks != sorted(set(ks)):
-        msg = f"ks must be rising numbers of clusters, got {ks}."
+        msg = f"ks must be ascending numbers of clusters, got {ks}."
         raise ValueError(msg)
     if len(seeds) != len(ks):
-        msg = f"seeds must be one for each of {len(ks)} numbers of clusters, got {len(seeds)}."
+        msg = f"seeds must have one entry for each of {len(ks)} values in ks, got {len(seeds)}."
         raise ValueError(msg)
     for k in ks:
         _check_arguments(X, k, n_init, init, max_iter)
     many = X.shape[0] > MANY * SAMPLE_ROWS and init is None and n_init > 1
     n_small = sum(k <= SAMPLE_CLUSTERS for k in ks)
-    if many and 0 < n_small < len(ks):  # not all are searched in a sample
-        settings = {"sample_seed": sample_seed, "n_init": n_init, "max_iter": max_iter}
+    if many and 0 < n_small < len(ks):  # only some are searched in a sample
+        settings: dict[str, Any] = {
+            "sample_seed": sample_seed,
+            "n_init": n_init,
+            "max_iter": max_iter,
+        }
         few = kmeans_batch(X, ks[:n_small], seeds=seeds[:n_small], **settings)
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
@@ -196,7 +205,7 @@ def kmeans_batch(
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
         sample = points_of(bk, X[bk.asarray(np.sort(sample))])
         parts.append(_candidates(sample, ks, n_init, rngs, shared_rng, max_iter))
-        parts.append(plus_plus(points, ks, -(-n_init // FAR), rngs))  # the rare are not in a sample
+        parts.append(plus_plus(points, ks, -(-n_init // FAR), rngs))  # a sample has no rare rows
     elif n_init:
         parts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
     if init is not None:
@@ -209,7 +218,9 @@ def kmeans_batch(
     return _results(points, best, inertias, shift, unit)
 
 
-def _check_arguments(X: Any, n_clusters: int, n_init: int, init: Any, max_iter: int) -> None:
+def _check_arguments(
+    X: Array, n_clusters: int, n_init: int, init: Array | None, max_iter: int
+) -> None:
     if X.ndim != 2 or X.shape[1] < 1:
         msg = f"X must have rows and columns, got shape {X.shape}."
         raise ValueError(msg)
@@ -239,19 +250,19 @@ def _check_arguments(X: Any, n_clusters: int, n_init: int, init: Any, max_iter: 
         raise ValueError(msg)
 
 
-def _centred(bk: ModuleType, X: Any, init: Any) -> tuple[Any, Any, Any, float]:
-    """Return X and starts less a shift, in a unit in which squares do not underflow, and both.
+def _centred(bk: Backend, X: Array, init: Array | None) -> tuple[Array, Array | None, Array, float]:
+    """Shift and scale X and `init`; return them with the shift and the unit.
 
     Far from the origin, |x|² - 2xc + |c|² cancels. The shift is a multiple of a power of two, so
-    that small integers stay exact, and the unit is one.
+    that small integers stay exact. The unit is a power of two in which squares do not underflow.
     """
     xp, X = bk.xp, X.astype(np.float64, copy=False)
     high, low = X.max(axis=0), X.min(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):  # of what is refused
+    with np.errstate(over="ignore", invalid="ignore"):  # refused below
         spread = high - low
     sizes = [xp.maximum(high.max(), -low.min()), spread.max()]
     sizes += [] if init is None or not init.size else [abs(init).max()]
-    largest, widest, *largest_start = bk.to_numpy(xp.stack(sizes)).tolist()  # a sync
+    largest, widest, *largest_start = bk.to_numpy(xp.stack(sizes)).tolist()  # host waits
     if any(not start < MAX_ENTRY for start in largest_start):
         msg = f"init must be finite and below {MAX_ENTRY:g} in magnitude."
         raise ValueError(msg)
@@ -262,7 +273,7 @@ def _centred(bk: ModuleType, X: Any, init: Any) -> tuple[Any, Any, Any, float]:
     shift = xp.rint(X.mean(axis=0) / spread) * spread
     unit = 1.0 if not 0 < widest < TINY else 2.0 ** math.frexp(widest)[1]
     if init is not None:
-        init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is no different
+        init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is the same
     return xp.ascontiguousarray((X - shift) / unit), init, shift, unit
 
 
@@ -270,10 +281,10 @@ def _candidates(
     sample: Points,
     ks: Sequence[int],
     n_init: int,
-    rngs: list[Any],
-    group_rng: Any,
+    rngs: list[RandomState],
+    group_rng: RandomState,
     max_iter: int,
-) -> tuple[Any, np.ndarray]:
+) -> tuple[Array, np.ndarray]:
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
     left: list[list[Left]] = [[] for _ in ks]
     starts, sizes = starting_centers(sample, ks, n_init, rngs, group_rng)
@@ -296,14 +307,14 @@ def _improved(
     best: Found,
     inertias: list[list[float]],
     n_init: int,
-    rngs: list[Any],
+    rngs: list[RandomState],
     max_iter: int,
     patience: int,
     left: list[list[Left]] | None = None,
 ) -> None:
-    """Swap centres of the best of each size until `patience` rounds have failed to lower it.
+    """Swap centres of the best clustering of each size, until `patience` rounds bring no gain.
 
-    Changes `best`, and adds to the inertias of each size.
+    Changes `best`, and appends to the `inertias` of each size.
     """
     bk, sizes = points.bk, best.sizes
     failed = np.where((sizes >= 2) & (n_init > 1), 0, patience)
@@ -337,11 +348,11 @@ def _improved(
 
 
 def _results(
-    points: Points, best: Found, inertias: list[list[float]], shift: Any, unit: float
+    points: Points, best: Found, inertias: list[list[float]], shift: Array, unit: float
 ) -> list[KMeans]:
-    """Return the clusterings of the rows that were given, from those of centred rows.
+    """Convert the clusterings of the centred rows to clusterings of the given rows.
 
-    Clusters without members are dropped, and the others numbered from 0.
+    Clusters without members are dropped, and the others are numbered from 0.
     """
     bk, (n, k) = points.bk, best.centers.shape[:2]
     labels, centers, used = best.labels, best.centers * unit + shift, best.used
@@ -362,7 +373,7 @@ def _results(
 
 
 def warn_of_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
-    """Warn where k-means did not converge, or found fewer than k clusters."""
+    """Warn if k-means did not converge, or found fewer than k clusters."""
     if not found.converged:
         warn(
             f"k-means with n_clusters={k} stopped at max_iter={max_iter} with "

@@ -1,17 +1,19 @@
-"""Where k-means starts: centres drawn far apart, and centres swapped for rows."""
+"""Starting centres for k-means: drawn far apart (k-means++), from groups, and by swaps."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import RandomState
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.cpu.threads import one_blas_thread
+from specialk_gpu.backend.typing import Array, Backend
 
 __all__ = [
     "Points",
@@ -26,39 +28,43 @@ __all__ = [
 ]
 
 GROUPS = 48
-GROUPING = 5  # iterations that form them
-FEW = 4  # times fewer clusters than groups: starts come from groups too
-FEWER = 3  # times fewer starts, where some are from groups, and as many from these
-GROUP_TRIALS = 6  # for each restart
+GROUPING = 5  # iterations that form the groups
+FEW = 4  # starts come from groups too, for k up to the number of groups / FEW
+FEWER = 3  # then `n_init` / FEWER starts come from k-means++, and as many from groups
+GROUP_TRIALS = 6  # clusterings of the groups, for each restart
 GROUP_ITERATIONS = 5
-COPY = 1e-10  # of the mean squared distance, up to which two rows are copies, but for rounding
-ALIKE = 1e-4  # relative difference of inertias up to which two clusterings are one
+COPY = 1e-10  # times the mean squared distance: up to it, two rows are copies, but for rounding
+ALIKE = 1e-4  # up to this relative difference of inertias, two clusterings count as one
 
 
 class Points(NamedTuple):
-    """The rows to cluster, and what is known of them."""
+    """The rows to cluster, and values computed from them."""
 
-    bk: ModuleType
-    X: Any  # (m, d)
-    columns: Any  # (m, d), in the order that `nearest_center` reads fastest
-    sq_norms: Any  # (m,)
-    weights: Any = None  # (m,), or all alike
+    bk: Backend
+    X: Array  # (m, d)
+    columns: Array  # (m, d), in the order that `nearest_center` reads fastest
+    sq_norms: Array  # (m,)
+    weights: Array | None = None  # (m,), or None for equal weights
 
 
-def points_of(bk: ModuleType, X: Any, weights: Any = None) -> Points:
-    """Take rows X (m, d), near the origin."""
+def points_of(bk: Backend, X: Array, weights: Array | None = None) -> Points:
+    """Return the `Points` of rows X (m, d), which are near the origin."""
     return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), weights)
 
 
 def starting_centers(
-    points: Points, ks: Sequence[int], n_init: int, rngs: list[Any], group_rng: Any
-) -> tuple[Any, np.ndarray]:
-    """Return sets of starting centres (R, max k, d), and their sizes (R,), rising.
+    points: Points,
+    ks: Sequence[int],
+    n_init: int,
+    rngs: list[RandomState],
+    group_rng: RandomState,
+) -> tuple[Array, np.ndarray]:
+    """Return sets of starting centres (R, max k, d), and their sizes (R,), ascending.
 
-    Of each k, `n_init` come from `plus_plus`; or, where there are few clusters and more than one
-    restart, a third from there and up to a third from `from_groups`.
+    For each k, `n_init` sets come from `plus_plus`. For few clusters and more than one restart, a
+    third as many come from `plus_plus`, and up to a third from `from_groups`.
     """
-    few: dict[int, Any] = {}
+    few: dict[int, RandomState] = {}
     if n_init > 1 and ks[-1] > 1 and FEW * ks[0] <= GROUPS:
         groups = _groups(points, group_rng)
         few = {k: r for k, r in zip(ks, rngs, strict=True) if 1 < k <= len(groups.X) // FEW}
@@ -66,7 +72,7 @@ def starting_centers(
     if few:
         few_ks, few_rngs, n_starts = list(few), list(few.values()), -(-n_init // FEWER)
         parts.append(plus_plus(points, few_ks, n_starts, few_rngs))
-        with one_blas_thread:  # small products
+        with one_blas_thread:  # products are small
             parts.append(from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs))
     rest = {k: r for k, r in zip(ks, rngs, strict=True) if k not in few}
     if rest:
@@ -74,16 +80,16 @@ def starting_centers(
     return joined(points.bk, parts)
 
 
-def joined(bk: ModuleType, parts: Sequence[tuple[Any, np.ndarray]]) -> tuple[Any, np.ndarray]:
-    """Join sets of centres, (R, k, d) with their sizes (R,), in the order of their sizes."""
+def joined(bk: Backend, parts: Sequence[tuple[Array, np.ndarray]]) -> tuple[Array, np.ndarray]:
+    """Join sets of centres (R, k, d), sorted by their sizes (R,)."""
     sizes = np.concatenate([own for _, own in parts])
     order = np.argsort(sizes, kind="stable")
     whole = padded(bk, [centers for centers, _ in parts], int(sizes.max()))
     return whole if len(parts) == 1 else whole[bk.asarray(order)], sizes[order]
 
 
-def padded(bk: ModuleType, batches: Sequence[Any], k: int) -> Any:
-    """Join sets of at most k centres, (R, k', d), some of them on the host, padded with zeros."""
+def padded(bk: Backend, batches: Sequence[Array], k: int) -> Array:
+    """Join sets of at most k centres (R, k', d), padded with zeros; some may be on the host."""
     ends = np.cumsum([len(centers) for centers in batches]).tolist()
     whole = bk.xp.zeros((ends[-1], k, batches[0].shape[2]))
     for centers, end in zip(batches, ends, strict=True):
@@ -91,22 +97,22 @@ def padded(bk: ModuleType, batches: Sequence[Any], k: int) -> Any:
     return whole
 
 
-def uploaded(bk: ModuleType, *lists: Any) -> list[Any]:
-    """Bring lists of integers from the host to the device in one transfer, as int64 arrays."""
+def uploaded(bk: Backend, *lists: ArrayLike) -> list[Array]:
+    """Copy lists of integers from the host to the device in one transfer, as int64 arrays."""
     lists = [np.asarray(own, dtype=np.int64) for own in lists]
     whole = bk.asarray(np.concatenate(lists))
     return [whole[own] for own in _slices([own.size for own in lists])]
 
 
 def plus_plus(
-    points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]
-) -> tuple[Any, np.ndarray]:
-    """Draw `n_init` sets of k starting centres for each k: (R, max k, d), and their sizes (R,)."""
+    points: Points, ks: Sequence[int], n_init: int, rngs: list[RandomState]
+) -> tuple[Array, np.ndarray]:
+    """Draw `n_init` sets of k-means++ centres for each k: (R, max k, d), and their sizes (R,)."""
     return points.X[_plus_plus(points, ks, n_init, rngs)], np.repeat(ks, n_init)
 
 
-def _plus_plus(points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]) -> Any:
-    """Draw the rows where `n_init` runs of each k start: (R, max k)."""
+def _plus_plus(points: Points, ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> Array:
+    """Draw the rows that are starting centres of `n_init` runs for each k: (R, max k)."""
     bk, xp = points.bk, points.bk.xp
     sizes = np.repeat(ks, n_init)
     chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
@@ -114,14 +120,14 @@ def _plus_plus(points: Points, ks: Sequence[int], n_init: int, rngs: list[Any]) 
     draws = bk.asarray(_draws(ks, n_init, rngs))
     nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
-        place = int(np.searchsorted(sizes, c, side="right"))  # the runs from here on need more
+        place = int(np.searchsorted(sizes, c, side="right"))  # runs from here on have more centres
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
         chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
     return chosen
 
 
-def _first(points: Points, n_init: int, rngs: list[Any]) -> Any:
-    """Draw the first row of `n_init` runs for each of several generators: (R,)."""
+def _first(points: Points, n_init: int, rngs: list[RandomState]) -> Array:
+    """Draw the first row of `n_init` runs from each of several generators: (R,)."""
     bk, m = points.bk, points.X.shape[0]
     if points.weights is None:
         return bk.asarray(np.concatenate([rng.randint(m, size=n_init) for rng in rngs]))
@@ -129,35 +135,39 @@ def _first(points: Points, n_init: int, rngs: list[Any]) -> Any:
     return bk.draw_rows(points.weights[None], bk.asarray(draws)[None])[0]
 
 
-def _groups(points: Points, rng: Any) -> Points:
+def _groups(points: Points, rng: RandomState) -> Points:
     """Return the means of at most 48 groups of rows, weighted by their sizes, on the host."""
     bk, xp = points.bk, points.bk.xp
     rows = bk.to_numpy(points.X[bk.asarray(rng.permutation(points.X.shape[0])[:GROUPS])])
     sq = squareform(pdist(rows, "sqeuclidean"))
-    copies = np.triu(sq <= COPY * sq.mean(), 1).any(axis=0)  # rounding would tell them apart
+    copies = np.triu(sq <= COPY * sq.mean(), 1).any(axis=0)  # they differ by rounding
     centers, last = bk.asarray(rows[~copies])[None], None
     for _ in range(GROUPING):
         sizes = np.array([centers.shape[1]])
         _, _, centers, counts, _, last, _ = bk.assign(*points[1:4], centers, sizes, last)
-    both = bk.to_numpy(xp.concatenate([counts[0][:, None], centers[0]], axis=1))  # a sync
+    both = bk.to_numpy(xp.concatenate([counts[0][:, None], centers[0]], axis=1))  # host waits
     counts, centers = both[:, 0], both[:, 1:]
     return points_of(cpu, centers[counts > 0], counts[counts > 0].astype(np.float64))
 
 
 def from_groups(
-    groups: Points, ks: Sequence[int], n_trials: int, n_starts: int, rngs: list[Any]
+    groups: Points,
+    ks: Sequence[int],
+    n_trials: int,
+    n_starts: int,
+    rngs: list[RandomState],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cluster groups of rows `n_trials` times into each k; return the centres of the best.
+    """Cluster groups of rows `n_trials` times for each k; return the centres of the best trials.
 
-    `groups` are on the host. Returns of each k at most `n_starts` sets, which differ in inertia:
-    (R, max k, d), and their sizes, (R,). There are so few groups that six trials cost less than one
-    restart.
+    `groups` are on the host. For each k, returns at most `n_starts` sets, which differ in inertia:
+    the centres (R, max k, d), and their sizes (R,). There are so few groups that six trials cost
+    less than one restart.
     """
     chosen = _plus_plus(groups, ks, n_trials, rngs)
     gram, slots = groups.X @ groups.X.T, np.arange(ks[-1])[:, None]
     parts = []
     for i, k in enumerate(ks):
-        # A centre is a mean of groups, of each its share: what it takes are products of groups.
+        # A centre is a weighted mean of groups, so products of groups are all that is needed.
         share = np.eye(len(gram))[chosen[i * n_trials : (i + 1) * n_trials, :k]]  # (r, k, g)
         for _ in range(GROUP_ITERATIONS):
             products = (share.reshape(-1, len(gram)) @ gram).reshape(share.shape)
@@ -172,7 +182,7 @@ def from_groups(
 
 
 def distinct(inertias: np.ndarray, n: int) -> list[int]:
-    """Return the places of the n smallest inertias that differ."""
+    """Return the places of the n smallest inertias that differ from each other."""
     chosen: list[int] = []
     for place in np.argsort(inertias, kind="stable").tolist():
         if not chosen or inertias[place] > inertias[chosen[-1]] * (1 + ALIKE):
@@ -180,10 +190,10 @@ def distinct(inertias: np.ndarray, n: int) -> list[int]:
     return chosen[:n]
 
 
-def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
-    """Return numbers in [0, 1) for several candidates a centre and run: (max k - 1, R, trials).
+def _draws(ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> np.ndarray:
+    """Return numbers in [0, 1), one per candidate for a centre of a run: (max k - 1, R, trials).
 
-    A smaller k has fewer candidates: its last is repeated.
+    A smaller k has fewer candidates; its last number is repeated.
     """
     trials = [2 + int(math.log(k)) for k in ks]
     draws = np.zeros((ks[-1] - 1, len(ks), n_init, trials[-1]))
@@ -193,10 +203,10 @@ def _draws(ks: Sequence[int], n_init: int, rngs: list[Any]) -> np.ndarray:
     return draws.reshape(ks[-1] - 1, len(ks) * n_init, trials[-1])
 
 
-def _draw(points: Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
-    """Draw one more centre for each run: the best of several, by squared distance.
+def _draw(points: Points, nearest: Array, draws: Array) -> tuple[Array, Array]:
+    """Draw one more centre for each run: the best of several rows, drawn by squared distance.
 
-    `nearest` (R, m) holds squared distances to the centres there are, `draws` (R, trials)
+    `nearest` (R, m) holds the squared distances to the present centres, and `draws` (R, trials)
     numbers in [0, 1). Returns the rows (R,) and the new distances.
     """
     xp, weights = points.bk.xp, points.weights
@@ -210,32 +220,33 @@ def _draw(points: Points, nearest: Any, draws: Any) -> tuple[Any, Any]:
 
 def swaps(
     points: Points,
-    centers: Any,
+    centers: Array,
     sizes: np.ndarray,
     greedy: list[bool],
     n_init: int,
-    rngs: list[Any],
-) -> tuple[Any, np.ndarray]:
-    """Put a row in the place of a centre, in several copies of each of P sets of centres.
+    rngs: list[RandomState],
+) -> tuple[Array, np.ndarray]:
+    """Replace a centre by a row, in several copies of each of P sets of centres.
 
-    Of each set, `n_init` rows are drawn as in k-means++, each after a centre was removed. Those
-    pairs of a centre removed and a row are taken, a third as many as rows, that leave the least
-    inertia before any iteration: of all pairs where the search is greedy, else of a row and the
-    centre removed for it. `centers` is (P, k, d), `sizes` (P,) rising and at least 2. Returns the
-    copies, (R, k, d), and which set each is of, (R,).
+    For each set, `n_init` rows are drawn as in k-means++, each after one centre was removed. A
+    swap is a pair of a removed centre and a row. A third as many swaps as rows are taken: those
+    with the lowest inertia before any iteration. If the search is greedy, they are chosen from all
+    pairs; otherwise, a row is paired only with the centre that was removed for it. `centers` has
+    shape (P, k, d); `sizes` (P,) is ascending and at least 2. Returns the copies (R, k, d), and
+    the set that each comes from (R,).
     """
     bk = points.bk
     removed = [rng.permutation(k)[:n_init] for k, rng in zip(sizes, rngs, strict=True)]
     without = bk.nearest_without(points.columns, points.sq_norms, centers, sizes, removed)  # (C, m)
     draws = np.concatenate([rng.random_sample((n_init, 1)) for rng in rngs])
-    # Of each k, the centres removed are a slice of the C, the rows drawn one of the N.
+    # For each k, the removed centres are a slice of the C, and the drawn rows a slice of the N.
     slices = _slices([len(slots) for slots in removed])
     after = np.concatenate([c.start + np.arange(n_init) % (c.stop - c.start) for c in slices])
     owner = np.repeat(np.arange(sizes.size), [len(slots) for slots in removed])
     after, owner = uploaded(bk, after, owner)
     rows = bk.draw_rows(without[after], bk.asarray(draws))[:, 0]
     to_row = _sq_distances(points, rows)  # (N, m)
-    inertia = bk.to_numpy(bk.sums_of_minima(without, to_row, owner, n_init))  # a sync
+    inertia = bk.to_numpy(bk.sums_of_minima(without, to_row, owner, n_init))  # host waits
     run, slot, row = [], [], []
     for p, slots in enumerate(removed):
         own = inertia[slices[p]].ravel()
@@ -255,13 +266,13 @@ def swaps(
 
 
 def _slices(lengths: Sequence[int]) -> list[slice]:
-    """Return the slices of these lengths that follow each other."""
+    """Return consecutive slices of the given lengths."""
     ends = np.cumsum(lengths).tolist()
     return [slice(end - n, end) for end, n in zip(ends, lengths, strict=True)]
 
 
-def _sq_distances(points: Points, rows: Any) -> Any:
-    """Return the squared distances of all rows to some rows: (r, m)."""
+def _sq_distances(points: Points, rows: Array) -> Array:
+    """Return the squared distances of all rows to the given `rows`: (r, m)."""
     sq = points.bk.sq_distances(points.columns, points.sq_norms, points.X[rows])
     sq[points.bk.xp.arange(rows.size), rows] = 0
     return sq

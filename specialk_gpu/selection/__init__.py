@@ -1,1 +1,1 @@
-"""What decides on the number of clusters."""
+"""Selection of the number of clusters: the cut test and the paper's rule."""

@@ -1,4 +1,4 @@
-"""The graphs in which the cut test looks for gaps."""
+"""The kNN graphs, or the given graph, in which the cut test looks for gaps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.affinity import knn_graph, normalised, symmetric_graph
 from specialk_gpu.graph.duplicates import duplicate_groups
 from specialk_gpu.graph.neighbors import nearest_neighbors
@@ -23,29 +24,31 @@ from specialk_gpu.selection.walks import CutGraph, prepare
 
 __all__ = ["CutGraphs", "WIDE"]
 
-NEAR, WIDE = 10, 30  # neighbours of a row in the first graph and in the second
-LEAST_ROWS = 3 * WIDE  # of a set with a second graph: in smaller ones most rows are neighbours
+NEAR, WIDE = 10, 30  # neighbours of a row in the first graph ("near") and in the second ("wide")
+LEAST_ROWS = 3 * WIDE  # with fewer rows there is no second graph: most rows would be neighbours
 
 
 class CutGraphs:
-    """The graphs of a set of rows in which the test looks for gaps, each made when it is needed.
+    """The graphs in which the test looks for gaps between rows; each is built on first use.
 
     Parameters
     ----------
     W : csr_matrix of shape (m, m), or None
-        Symmetric similarities, trusted. With X, the graph of its 10 neighbours, if it is at hand.
+        Symmetric similarities, not checked. With `X`, its graph of 10 neighbours; None builds it.
     X : float array of shape (m, d), optional
-        The rows. Duplicates are used once.
+        The rows. Duplicate rows are used once.
 
     Attributes
     ----------
     n_rows : int
-        m.
+        The number of rows, m.
     """
 
-    def __init__(self, W: Any, X: Any = None) -> None:
-        self._W, self._X = W, X
-        self.n_rows = W.shape[0] if X is None else X.shape[0]
+    def __init__(self, W: Sparse | None, X: Array | None = None) -> None:
+        self._W: Any = W
+        self._X: Any = X
+        given: Any = W if X is None else X
+        self.n_rows: int = given.shape[0]
         self._widths: dict[tuple[bytes, bool, bool], float] = {}
 
     @property
@@ -54,12 +57,12 @@ class CutGraphs:
         return self._X is not None
 
     @cached_property
-    def _groups(self) -> Any:
-        """The first of each group of equal rows, and the group of each row; None if all differ."""
+    def _groups(self) -> tuple[Array, Array] | None:
+        """The first row of each group of equal rows, and each row's group; None if all differ."""
         return None if self._X is None else duplicate_groups(self._X)
 
     @cached_property
-    def _distinct(self) -> Any:
+    def _distinct(self) -> Array:
         return self._X if self._groups is None else self._X[self._groups[0]]
 
     @property
@@ -67,73 +70,74 @@ class CutGraphs:
         """The number of distinct rows."""
         return self.n_rows if self._groups is None else int(self._groups[0].size)
 
-    def one_part(self) -> Any:
-        """Return the label 0 for all distinct rows."""
+    def one_part(self) -> Array:
+        """Return labels that put all distinct rows into cluster 0."""
         bk = backend_of(self._W if self._X is None else self._X)
         return bk.xp.zeros(self.n_distinct, dtype=np.int32)
 
-    def distinct(self, values: Any) -> Any:
+    def distinct(self, values: Array) -> Array:
         """Return the values of the distinct rows."""
         return values if self._groups is None else values[self._groups[0]]
 
-    def spread(self, values: Any) -> Any:
-        """Give every row the value of the distinct row that it equals."""
+    def spread(self, values: Array) -> Array:
+        """Return values for all rows, each that of the distinct row that it equals."""
         return values if self._groups is None else values[self._groups[1]]
 
     @cached_property
     def near(self) -> CutGraph:
-        """The graph that was given, or that of the 10 neighbours of distinct rows."""
+        """The first graph: the given one, or the graph of 10 neighbours of the distinct rows."""
         if self._W is not None and self._groups is None:
             return prepare(self._W, twins=self._X is None)
         return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
 
     @cached_property
-    def nearest(self) -> Any:
-        """The 30 nearest neighbours of each distinct row, or all others if they are fewer."""
+    def nearest(self) -> Array:
+        """The 30 nearest neighbours of each distinct row, or all other rows if there are fewer."""
         return nearest_neighbors(self._distinct, min(WIDE, self._distinct.shape[0] - 1)).indices
 
     @cached_property
-    def _halves(self) -> Any:
+    def _halves(self) -> Array:
         return halves(self._distinct)
 
-    def valleys(self, part: Any, K: int) -> Valleys:
-        """Return the valleys between parts, where `has_rows`."""
+    def valleys(self, part: Array, K: int) -> Valleys:
+        """Return the valleys between parts. Requires `has_rows`."""
         return Valleys(self._distinct, self._halves, part, K)
 
     @property
     def n_columns(self) -> int:
-        """The number of columns of the rows, or 0."""
+        """The number of columns of the rows, or 0 if the rows are not known."""
         return 0 if self._X is None else int(self._X.shape[1])
 
     @property
     def has_second(self) -> bool:
-        """Whether the rows are known, and enough for a graph of 30 neighbours."""
+        """Whether the rows are known and are enough for a graph of 30 neighbours."""
         return self._X is not None and self._distinct.shape[0] >= LEAST_ROWS
 
     @cached_property
     def wide(self) -> CutGraph:
-        """The graph of 30 neighbours, where `has_second`."""
+        """The second graph: that of 30 neighbours. Requires `has_second`."""
         return prepare(normalised(symmetric_graph(backend_of(self._X), self.nearest, None)))
 
     @cached_property
     def least_neighbors(self) -> float:
-        """The effective number of neighbours of the row that has fewest: (Σw)² / Σw²."""
+        """The smallest effective number of neighbours of a row, (Σw)² / Σw²."""
         S, bk = self.near.S, backend_of(self.near.S)
         if not S.nnz:
             return 0.0
         xp, m = bk.xp, S.shape[0]
         squares = bk.sparse.csr_matrix((S.data**2, S.indices, S.indptr), shape=S.shape)
         sums = xp.empty((m, 1)), xp.empty((m, 1))
-        for A, out in zip((S, squares), sums, strict=True):  # each row in the order of its entries
+        for A, out in zip((S, squares), sums, strict=True):  # sums in the order of the entries
             bk.spmm(A, xp.ones((m, 1)), out, 1.0, 0.0, 0.0)
         return float((sums[0] ** 2 / xp.where(sums[1] > 0, sums[1], 1)).min())
 
     def attainable_log_p(self) -> float:
         """Return the lowest log p that two perfectly separated clusters could reach.
 
-        They are complete graphs, halves of which are joined by an eighth of all rows. Where each
-        row has more neighbours than that leaves room for, they cannot be separate, unless rows are
-        twins: then cuts are known inside complete graphs of any size.
+        The two are taken to be complete graphs, whose halves are joined by a cut of an eighth of
+        all rows. If each row has so many neighbours that two such clusters have no room, they
+        cannot be separate. An exception is twins: with them, cuts are known inside complete graphs
+        of any size.
         """
         m = self.near.S.shape[0]
         crowded = m < 2 * (self.least_neighbors + 1) - 1e-6
@@ -142,10 +146,10 @@ class CutGraphs:
         within = m / 8
         return float(log_p_of(0.0, within, m / within, "rows" if self.has_rows else "graph"))
 
-    def width(self, rows: Any, *, wide: bool = False, mixed: bool = False) -> float:
-        """Return the weight of the heaviest cut of rows (s,) that no edge joins to others.
+    def width(self, rows: Array, *, wide: bool = False, mixed: bool = False) -> float:
+        """Return the weight of the heaviest cut inside isolated rows (s,).
 
-        With `mixed`, 0 where walks among them mix slowly.
+        With `mixed`, return 0 if walks among them mix slowly.
         """
         rows = backend_of(rows).xp.sort(rows)
         key = backend_of(rows).to_numpy(rows).tobytes(), wide, mixed
@@ -155,8 +159,8 @@ class CutGraphs:
             self._widths[key] = measure(S[rows][:, rows])
         return self._widths[key]
 
-    def log_p_of_isolation(self, rows: Any) -> float:
-        """Return the log p of the gap around rows (s,) of the distinct ones; 0 without rows."""
+    def log_p_of_isolation(self, rows: Array) -> float:
+        """Return the log p of the gap around distinct rows (s,); 0 if `X` is not known."""
         if self._X is None:
             return 0.0
         bk, nearest = backend_of(rows), self.nearest

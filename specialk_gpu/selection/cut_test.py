@@ -1,64 +1,66 @@
-r"""The cut test: whether the graph is thinner between two clusters than inside both.
+r"""The cut test: it asks if the graph is thinner at the border of two clusters than inside both.
 
-Lazy walks of ten steps end in cluster b, rather than in a, with some probability f. The thresholds
-of f cut the two clusters together in two: inside a, at their border, inside b. Where the two are
-one cluster, these cuts weigh the same, or fall off on both sides. A gap is a border whose cut is
-lighter than cuts on both sides; `null_distribution` says how probable such a border is inside one
-cluster.
+A lazy walk stays on its row with probability one half at each step, or else goes along an edge. A
+walk of ten steps from a row ends in cluster b, rather than in a, with some probability f. Each
+threshold of f divides the rows of both clusters in two, and so is a cut: inside a, at the border,
+or inside b. If the two are one cluster, these cuts have the same weight, or become lighter towards
+both ends. A gap is a border whose cut is lighter than cuts on both sides. The module
+`null_distribution` says how probable such a border is inside one cluster.
 
-Cuts of few rows say little in the graph of 10 neighbours. Where the rows are known, the graph of 30
-neighbours decides on them: its cuts weigh more. But where its cut weighs far more than the
-length of the border explains, it has shortcut edges from one part of a set to another, as between
-the turns of a roll, and the null distribution is wider. Parts smaller than their
+In the graph of 10 neighbours, a cut of few rows is weak evidence. If the rows are known, the graph
+of 30 neighbours decides instead, because its cuts weigh more. If its cut weighs far more than the
+length of the border explains, the graph has shortcut edges between distant parts of the data, as
+between the turns of a roll. Then the null distribution is wider. Parts smaller than their
 neighbourhoods keep the p of the first graph.
 
-Where the rows are known, a second test counts them along the line that joins two clusters
-(`valleys`), and twice the smaller p counts. It is for short pairs, as those in many dimensions
-are, of whose cuts little is known; and in few dimensions for longer ones with a light border, if
-they are not bent.
+If the rows are known, a second test counts them along the line that joins two clusters (`valleys`).
+The p of the pair is then twice the smaller of the two p. The second test is used for short pairs,
+with few rows for the weight of their cuts, as in many dimensions: these cuts are weak evidence. In
+few dimensions it is also used for longer pairs with a light border, if they are not bent.
 
-A part that no edge joins to others is compared with its own heaviest cut; and where the rows are
-known, its isolation is evidence by itself. Along a line, a gap is wider than the r spacings before
-it with probability 2^-r, in more dimensions with a smaller one, and there are m places for it; r is
-the least number of rows that a row on either side has nearer than the other side.
+A part that no edge joins to others is compared with its own heaviest cut. If the rows are known,
+its isolation is evidence by itself. Along a line, a gap is wider than the r spacings before it with
+probability 2^-r; in more dimensions this probability is smaller. There are m places for the gap.
+Here r is the smallest number of rows that a row on either side has nearer than the other side.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.affinity import affinity_matrix
 from specialk_gpu.graph.features import features
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import (
     decisive_log_p,
 )
-from specialk_gpu.selection.parts import Parts, lonely, touching_pairs
+from specialk_gpu.selection.parts import Alone, Parts, lonely, touching_pairs
 
 __all__ = ["Gap", "cut_test"]
 
 
 class Gap(NamedTuple):
-    """The least clear gap between the clusters of a clustering.
+    """The gap between the least separate pair of clusters of a clustering.
 
     Attributes
     ----------
     log_p : float
-        Natural logarithm of the probability of such a gap inside one cluster, times k - 1: one of
+        Natural logarithm of k - 1 times the probability of such a gap inside one cluster: one of
         k - 1 clusters was split, the one where the split looked best.
     pair : tuple of two int
         The clusters on its two sides.
     between, within : float
-        Weight of the cut at the border, and of the lighter of the heaviest cuts on both sides; both
-        0 where the isolation of a part decides.
+        Weight of the cut at the border, and of the lighter of the heaviest cuts on its two sides.
+        Both are 0 if the isolation of a part decides.
     length : float
-        Rows of the two sides together, divided by ``within``.
+        Number of rows of the two sides together, divided by `within`.
     law : {"rows", "graph", "shortcuts", "valley", "isolation"}
-        What p is of: a cut, by the law of graphs of rows, of graphs that are given or of those with
-        shortcut edges; the rows along a line; or the gap around a part.
+        Where p comes from: the null distribution of cuts for graphs of rows, for given graphs, or
+        for graphs with shortcut edges; the rows along a line; or the gap around a part.
     """
 
     log_p: float
@@ -69,40 +71,45 @@ class Gap(NamedTuple):
     law: str = "rows"
 
 
-def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
-    """Test a clustering.
+def least_gap(graphs: CutGraphs, labels: Array, k: int) -> Gap:
+    """Test a clustering and return the gap of its least separate pair.
 
     Parameters
     ----------
     graphs : CutGraphs
     labels : int32 array of shape (m,), of distinct rows
-        In 0, ..., k - 1; each of them has rows.
+        Values 0, ..., k - 1; each cluster has at least one row.
     k : int
         At least 2.
 
     Returns
     -------
     Gap
-        Of the pair of clusters with the largest p. Clusters that fall apart are tested part by
-        part. A cluster that no edge joins to others is paired with the largest other one; if it
-        falls apart itself, the part that is most clearly alone counts.
+        The gap of the pair of clusters with the largest p. A cluster that is not connected is
+        tested part by part. A cluster that no edge joins to others is paired with the largest other
+        one; if it is not connected itself, its most clearly isolated part counts.
     """
     parts = Parts(graphs, labels, k)
     counts = np.bincount(
         parts.owner[: parts.n_parts], parts.cuts.sizes[: parts.n_parts], minlength=k
     )
     nodes = parts.of_clusters()
-    found, alone = [], {}
+    found: list[tuple[float, Gap]] = []
+    alone: dict[int, Alone] = {}
     for node in nodes.tolist():
         alone |= lonely(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
     pairs = touching_pairs(parts, nodes)
-    pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]  # may touch in the second
+    # parts of the same cluster may touch in the second graph
+    pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]
     tested = parts.test(pairs, nodes)
     log_p = decisive_log_p(tested.log_p, tested.isolation, k)
     for i, pair in enumerate(np.sort(parts.owner[pairs], axis=1).tolist()):
-        measured = (float(x[i]) for x in (tested.between, tested.within, tested.length))
+        between, within, length = (
+            float(x[i]) for x in (tested.between, tested.within, tested.length)
+        )
         law = "isolation" if log_p[i] == tested.isolation[i] < 0 else tested.law[i]
-        found.append((float(tested.ratio[i]), Gap(float(log_p[i]), tuple(pair), *measured, law)))
+        gap = Gap(float(log_p[i]), tuple(pair), between, within, length, law)
+        found.append((float(tested.ratio[i]), gap))
     bordering = set(parts.owner[pairs].ravel().tolist())
     by_cluster: dict[int, Gap] = {}
     for node, one in alone.items():
@@ -110,7 +117,8 @@ def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
         if own in bordering:
             continue
         others = np.where(np.arange(k) == own, -1, counts)
-        pair = tuple(sorted((own, int(others.argmax()))))
+        other = int(others.argmax())
+        pair = min(own, other), max(own, other)
         n_rows = int(counts[own] + others.max())
         length = n_rows / one.within if one.within else 0.0
         log_p = one.log_p(n_rows, k)
@@ -122,35 +130,36 @@ def least_gap(graphs: CutGraphs, labels: Any, k: int) -> Gap:
 
 
 @on_its_device
-def cut_test(W: Any, labels: Any, *, X: Any = None) -> Gap:
+def cut_test(W: Sparse, labels: Array, *, X: Array | None = None) -> Gap:
     """Test whether the graph is thinner between every two clusters than inside them.
 
     Parameters
     ----------
     W : sparse matrix of shape (m, m)
-        Symmetric, finite, non-negative similarities; of rows X, the graph of 10 neighbours.
+        Symmetric, finite, non-negative similarities. With `X`, the graph of 10 neighbours.
     labels : int array of shape (m,)
-        Of any clustering into at least two clusters.
+        Any clustering into at least two clusters.
     X : float array of shape (m, d), optional
-        The rows: valleys between clusters are then looked for, and thin borders looked at in the
-        graph of their 30 neighbours as well. Where rows are equal each is used once, and the graph
-        of the others' 10 neighbours replaces W.
+        The rows. With `X`, the test also looks for valleys between clusters, and tests thin borders
+        in the graph of 30 neighbours as well. If `X` has duplicate rows, each distinct row is used
+        once, and the graph of their 10 neighbours replaces `W`.
 
     Returns
     -------
     Gap
-        The largest p over all pairs, and its pair, as places in the sorted distinct labels.
+        The largest p over all pairs, and that pair, as positions in the sorted distinct labels.
 
     Raises
     ------
     ValueError
-        If there are fewer than two clusters, labels or X do not have one entry or row for each row
-        of W, or X is not finite.
+        If there are fewer than two clusters, if `labels` or `X` do not have one entry or row for
+        each row of `W`, or if `X` is not finite.
 
     Notes
     -----
-    Costs ten products of W with k columns, and a sort of the rows of each touching pair; with X two
-    products of X with 2 k columns, and some passes over the rows for each short pair.
+    Costs ten products of `W` with k columns, and a sort of the rows of each touching pair. With `X`
+    it also costs two products of `X` with 2 k columns, and some passes over the rows for each short
+    pair.
     """
     bk = backend_of(W)
     W = affinity_matrix(W)

@@ -1,29 +1,29 @@
-"""Cuts of a graph: how thin it is between two parts, and how thick inside them."""
+"""Cuts of a graph: their weights at the border of two parts and inside the parts."""
 
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.cpu.threads import map_chunks
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.affinity import rows_of_entries
 from specialk_gpu.selection.walks import CutGraph, walk
 from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_pairs
 
 __all__ = ["Cuts", "heaviest_cut", "heaviest_cut_if_mixed"]
 
-CERTAIN = 1e-4  # share of walks below which the order of rows is not known
-TOUCHING = 0.01  # weight of the edges between two parts from which they touch
-MIXED = 0.004  # gap between the leading eigenvalues of lazy walks that mix soon
-FEW = 2**13  # rows of a part, up to which its order is computed to more digits
-CHUNK = 2**18  # rows and edges that the host looks at together
+CERTAIN = 1e-4  # the order of rows is unknown where f, or 1 - f, is below this
+TOUCHING = 0.01  # two parts touch if the edges between them weigh more than this
+MIXED = 0.004  # lazy walks mix soon if their two leading eigenvalues differ by this or more
+FEW = 2**13  # up to this many rows, the order of a part is computed to more digits
+CHUNK = 2**18  # rows and edges that are processed together on the host
 
 
 class Cuts:
-    """The parts of a graph, unions of them, and the cuts between two of these.
+    """The cuts between two nodes of a graph; a node is a part, or a union of parts.
 
     Parts have the numbers 0, ..., K - 1; `unite` gives a union the next number, up to 2 K - 2.
 
@@ -38,15 +38,16 @@ class Cuts:
     Attributes
     ----------
     sizes : int64 array of shape (2 K,), on the host
-        Rows of each part or union.
+        Number of rows of each node.
     first : int64 array of shape (2 K,), on the host
-        The first row of each part or union.
+        The first row of each node.
     weights : float64 array of shape (2 K, 2 K), on the host
-        Weight of the edges between each two, or inside one.
+        Weight of the edges between two nodes, or, on the diagonal, inside one.
     n_unions : int
+        Number of unions so far.
     """
 
-    def __init__(self, graph: CutGraph, part: Any, K: int) -> None:
+    def __init__(self, graph: CutGraph, part: Array, K: int) -> None:
         bk = backend_of(part)
         xp, m = bk.xp, part.size
         self.bk, self.K, self.n_unions = bk, K, 0
@@ -76,7 +77,7 @@ class Cuts:
         self.sizes = np.zeros(2 * K, dtype=np.int64)
         self.sizes[:K] = np.diff(ends)
         counts = np.diff(bounds)
-        some = np.flatnonzero(counts)  # groups of edges: those between two parts, or inside one
+        some = np.flatnonzero(counts)  # groups of edges: between two parts, or inside one
         self._ends_of_group = some // K, some % K
         self._first_edge, self._n_edges = bounds[some], counts[some]
         upper = pieces[3].reshape(K, K)
@@ -84,7 +85,7 @@ class Cuts:
         self.weights[:K, :K] = upper + np.triu(upper, 1).T
 
     def unite(self, a: int, b: int) -> int:
-        """Make the union of two parts or unions, and return its number."""
+        """Make the union of two nodes, and return its number."""
         new = self.K + self.n_unions
         self.n_unions += 1
         self._members[new] = self._members[a] | self._members[b]
@@ -99,25 +100,25 @@ class Cuts:
         return new
 
     def members(self, node: int) -> np.ndarray:
-        """Return the parts of a union."""
+        """Return the parts of a node."""
         return np.flatnonzero(self._members[node])
 
-    def rows(self, node: int) -> Any:
-        """Return the rows of a part or union."""
+    def rows(self, node: int) -> Array:
+        """Return the rows of a node."""
         parts = self.members(node)
         return self.bk.xp.concatenate([self._rows[own] for own in self._row_slices(parts)])
 
     def _row_slices(self, parts: np.ndarray) -> list[slice]:
-        """Return where the rows of parts are."""
+        """Return a slice for each part: the positions of its rows."""
         starts, stops = self._first_row[parts], self._first_row[parts] + self.sizes[parts]
         return [slice(*ends) for ends in zip(starts.tolist(), stops.tolist(), strict=True)]
 
     def touching(self, node: int, others: np.ndarray) -> np.ndarray:
-        """Return those of other parts or unions that edges join to it."""
+        """Return those of the other nodes that edges join to this one."""
         return others[(self.weights[node, others] > TOUCHING) & (others != node)]
 
     def measure(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Measure the cuts of pairs.
+        """Measure the cuts at the borders of pairs of nodes, and inside them.
 
         Parameters
         ----------
@@ -126,19 +127,20 @@ class Cuts:
         Returns
         -------
         between, within : float64 arrays of shape (p,), on the host
-            Weight of the cut at the border, where walks see it, but at least half and at most the
-            whole of the edges between the two; and of the lighter of the heaviest cuts inside.
+            `between` is the weight of the cut at the border, limited to between half and all of
+            the weight of the edges between the two; it is all of it if the walks do not determine
+            this cut. `within` is the weight of the lighter of the heaviest cuts on the two sides.
 
         Notes
         -----
         A walk from a row of the pair (i, j) ends in j, rather than in i, with some probability f.
-        The thresholds of f cut the two together in two: inside i, at the border, inside j. All
-        pairs are measured in one pass over their rows and edges, with one wait.
+        Each threshold of f divides their rows in two: inside i, at the border, or inside j. All
+        pairs are measured in one pass over their rows and edges, with one wait for the device.
         """
         return self.borders(pairs, self.bk.to_numpy(self.heaviest(pairs)))
 
-    def heaviest(self, pairs: np.ndarray) -> Any:
-        """Return the heaviest cuts on both sides of the borders, and those at them: (3, p)."""
+    def heaviest(self, pairs: np.ndarray) -> Array:
+        """Return the heaviest cuts left and right of the borders, and those at them: (3, p)."""
         if not len(pairs):
             return self.bk.xp.empty((3, 0))
         inside, edges = self._inside(pairs)
@@ -150,19 +152,19 @@ class Cuts:
         return self.bk.xp.concatenate(found, axis=1)
 
     def borders(self, pairs: np.ndarray, heaviest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what `measure` does of what `heaviest` has found, on the host."""
+        """Return the result of `measure` from that of `heaviest`, on the host."""
         left, right, level = heaviest
         whole = self.weights[pairs[:, 0], pairs[:, 1]]
         between = np.where(level > 0, np.maximum(np.minimum(level, whole), whole / 2), whole)
         return between, np.minimum(left, right)
 
     def _inside(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Say which parts (p, K), and which groups of edges, are inside each pair."""
+        """Return masks of the parts (p, K), and of the groups of edges, inside each pair."""
         parts = self._members[pairs[:, 0]] | self._members[pairs[:, 1]]
         return parts, parts[:, self._ends_of_group[0]] & parts[:, self._ends_of_group[1]]
 
-    def _heaviest(self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray) -> Any:
-        """Return the heaviest cuts on both sides of the borders, and those at them: (3, p)."""
+    def _heaviest(self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray) -> Array:
+        """Return `heaviest` for one chunk of pairs."""
         xp = self.bk.xp
         if len(pairs) == 1:
             cuts, known = self._profile(pairs[0], inside[0], edges[0])
@@ -176,17 +178,19 @@ class Cuts:
         right = self.bk.segment_max(cuts, border, ends)
         return xp.stack([left, right, cuts[self.bk.asarray(border)]])
 
-    def _profile(self, pair: np.ndarray, inside: np.ndarray, edges: np.ndarray) -> tuple[Any, Any]:
-        """Return the weight of the cut after each row in the order of f, and where f says.
+    def _profile(
+        self, pair: np.ndarray, inside: np.ndarray, edges: np.ndarray
+    ) -> tuple[Array, Array]:
+        """Return the weight of the cut after each row in the order of f, and if it is known.
 
-        The last is behind all rows, and never known.
+        The last entry lies behind all rows and is never known.
         """
         bk, xp = self.bk, self.bk.xp
         rows = self._row_slices(np.flatnonzero(inside))
         own, other = (
             xp.concatenate([self._shares[node][part] for part in rows]) for node in pair.tolist()
         )
-        f = other / (own + other)  # not both 0: a row is in one of them, or walks reach one
+        f = other / (own + other)  # own + other > 0: a walk reaches one of the two
         twins = None
         if self._twins is not None:
             twins = xp.concatenate([self._twins[part] for part in rows])
@@ -207,8 +211,8 @@ class Cuts:
 
     def _profiles(
         self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray
-    ) -> tuple[Any, Any]:
-        """Return what `_profile` does for each of several pairs, one after the other."""
+    ) -> tuple[Array, Array]:
+        """Return the results of `_profile` for several pairs, concatenated."""
         bk, xp = self.bk, self.bk.xp
         pair, part = np.nonzero(inside)
         counts = self.sizes[part]
@@ -226,23 +230,23 @@ class Cuts:
         pair, group = np.nonzero(edges)
         at, of_pair = _expanded(bk, self._first_edge[group], self._n_edges[group], pair)
         shift, weight = bk.asarray(shift.ravel()), self._edge_weights[at]
-        ends = []
+        sides: list[Array] = []
         for x in self._edges:
             row = x[at]
-            ends.append(rank[shift[of_pair * self.K + self._part[row]] + row])
-        opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
-        closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
+            sides.append(rank[shift[of_pair * self.K + self._part[row]] + row])
+        opened = bk.bin_sums(xp.minimum(*sides), weight, f.size)
+        closed = bk.bin_sums(xp.maximum(*sides), weight, f.size)
         known = _known(xp, f, twins, order)
         known[bk.asarray(np.cumsum(self.sizes[pairs].sum(axis=1)) - 1)] = False
         return xp.cumsum(opened - closed), known
 
-    def profile(self, pair: tuple[int, int]) -> tuple[Any, Any]:
-        """Return the cuts of one pair, to be drawn.
+    def profile(self, pair: tuple[int, int]) -> tuple[Array, Array]:
+        """Return the cuts of one pair, for a plot.
 
         Returns
         -------
         position : int64 array of shape (c,)
-            Rows before the cut, less those of the first of the pair: 0 is the border.
+            Number of rows before the cut, minus the rows of the first node: 0 is the border.
         weight : float64 array of shape (c,)
         """
         pairs = np.array([pair])
@@ -252,16 +256,16 @@ class Cuts:
         return at + 1 - int(self.sizes[pair[0]]), cuts[at]
 
 
-def _order(xp: ModuleType, f: Any, twins: Any) -> Any:
-    """Return the order of rows by f, twins beside each other."""
+def _order(xp: ModuleType, f: Array, twins: Array | None) -> Array:
+    """Return the order of rows by f, with twins next to each other."""
     return xp.argsort(f) if twins is None else xp.lexsort(xp.stack([twins, f]))
 
 
-def _known(xp: ModuleType, f: Any, twins: Any, order: Any) -> Any:
-    """Say after which rows, in their order, a cut is known; not after the last.
+def _known(xp: ModuleType, f: Array, twins: Array | None, order: Array) -> Array:
+    """Return a mask of the rows, in their order, after which a cut is known; the last is False.
 
-    Walks must tell the order of the rows on both sides; or these are twins, whose order does not
-    matter to the weight of the cut.
+    A cut is known if the walks determine the order of the rows on its two sides, or if these rows
+    are twins, because the order of twins does not change the weight of the cut.
     """
     f = f[order]
     clear = f[1:] > f[:-1]
@@ -273,28 +277,30 @@ def _known(xp: ModuleType, f: Any, twins: Any, order: Any) -> Any:
     return known
 
 
-def _expanded(bk: ModuleType, start: np.ndarray, count: np.ndarray, owner: np.ndarray) -> Any:
-    """Return start, start + 1, ..., start + count - 1 of each group, and the owner of each."""
+def _expanded(
+    bk: Backend, start: np.ndarray, count: np.ndarray, owner: np.ndarray
+) -> tuple[Array, Array]:
+    """Return start, ..., start + count - 1 for each group, and the group's owner for each entry."""
     ends = np.cumsum(count)
     shift = start - (ends - count)
     group = bk.repeated(count)
     return bk.xp.arange(group.size) + bk.asarray(shift)[group], bk.asarray(owner)[group]
 
 
-def heaviest_cut(A: Any) -> float:
+def heaviest_cut(A: Sparse) -> float:
     """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
     A, lazy = _largest_component(A)
     if A.shape[0] < 3:
         return 0.0
-    tol = 1e-5 if A.shape[0] <= FEW else 1e-4  # along a long thread it takes long
+    tol = 1e-5 if A.shape[0] <= FEW else 1e-4  # a long thread takes long
     return _heaviest_along(A, eigenpairs(lazy, 2, tol=tol, random_state=0).vectors)
 
 
-def heaviest_cut_if_mixed(A: Any) -> float:
-    """Return what `heaviest_cut` does, where walks mix soon and the order is sure; else 0.
+def heaviest_cut_if_mixed(A: Sparse) -> float:
+    """Return `heaviest_cut` if walks mix soon, so that the order is certain; else 0.
 
-    Along a thread they do not: eigenvalues crowd there, and mixtures of their eigenvectors would
-    cut it several times.
+    Along a thread walks mix slowly: eigenvalues are close together there, and mixtures of their
+    eigenvectors would cut the thread several times.
     """
     A, lazy = _largest_component(A)
     if A.shape[0] < 3:
@@ -305,7 +311,7 @@ def heaviest_cut_if_mixed(A: Any) -> float:
     return _heaviest_along(A, pairs[1])
 
 
-def _largest_component(A: Any) -> tuple[Any, Any]:
+def _largest_component(A: Sparse) -> tuple[Sparse, Sparse]:
     """Return the largest component of a graph, and the matrix of lazy walks in it."""
     bk = backend_of(A)
     count, component = bk.connected_components(A)
@@ -315,8 +321,8 @@ def _largest_component(A: Any) -> tuple[Any, Any]:
     return A, bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(A.shape[0], format="csr")))
 
 
-def _heaviest_along(A: Any, vectors: Any) -> float:
-    """Return the heaviest cut in the order of the second eigenvector over the first."""
+def _heaviest_along(A: Sparse, vectors: Array) -> float:
+    """Return the heaviest cut in the order of the second eigenvector divided by the first."""
     bk, size = backend_of(A), A.shape[0]
     xp = bk.xp
     f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)

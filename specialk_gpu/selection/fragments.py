@@ -1,29 +1,31 @@
-"""Fragments: a graph cut finer than any answer."""
+"""Fragments: parts of a graph that are smaller than any cluster of the answer should be."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 from specialk_gpu.spectrum.embedding import embed
 
 __all__ = ["COLUMNS", "RESOLUTIONS", "Resolution", "finer", "fragments", "resolutions"]
 
-ROWS_EACH = 12  # of a fragment, in the mean, at least
-COLUMNS = 50  # of D
-SPARE = 2  # fragments for each cluster, at least: else the graph is cut finer
-N_INIT = 3  # starts of k-means: the best cut is not that of the lowest inertia
+ROWS_EACH = 12  # smallest mean number of rows of a fragment
+COLUMNS = 50  # columns of D that are used
+SPARE = 2  # with fewer fragments for each cluster, the graph is cut more finely
+N_INIT = 3  # starts of k-means; few, as the best cut is not that of the lowest inertia
 
 
 class Resolution(NamedTuple):
-    """Into how many fragments a graph is cut, and in which coordinates.
+    """The number of fragments into which a graph is cut, and the coordinates used.
 
     Attributes
     ----------
     signed : bool
-        Whether k-means runs on V|Λ|^½, each row scaled to length 1 (after [NJW01]), which tells
-        many, small or mirrored clusters apart; or on D = |V||Λ|^½ [HD19], for noisy bands.
+        If True, k-means runs on V|Λ|^½, each row scaled to length 1 (after [NJW01]). This separates
+        many, small or mirrored clusters. If False, it runs on D = |V||Λ|^½ [HD19], which separates
+        noisy bands.
     n_fragments : int
     """
 
@@ -37,14 +39,14 @@ RESOLUTIONS = (
     Resolution(signed=True, n_fragments=20),
     Resolution(signed=True, n_fragments=60),
     Resolution(signed=False, n_fragments=30),
-    Resolution(signed=True, n_fragments=5),  # few: what noise lies around goes with its cluster
+    Resolution(signed=True, n_fragments=5),  # few: noise stays with its cluster
 )
 
 
 def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Resolution]:
-    """Return at which resolutions m rows are cut.
+    """Return the resolutions at which m rows are cut.
 
-    There are at least `least` clusters; or `exactly` so many are wanted.
+    There are to be at least `least` clusters, or, if it is given, `exactly` that many.
     """
     if exactly is not None:
         if exactly == 1:
@@ -63,7 +65,7 @@ def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Reso
 
 
 def finer(done: list[Resolution], m: int, found: int) -> list[Resolution]:
-    """Return a resolution finer than those done, if so many clusters were found."""
+    """Return a resolution finer than those done, if `found` clusters are too many for them."""
     finest = max(one.n_fragments for one in done)
     most = max(2, m // ROWS_EACH)
     if SPARE * found <= finest or finest >= most:
@@ -71,13 +73,13 @@ def finer(done: list[Resolution], m: int, found: int) -> list[Resolution]:
     return [Resolution(signed=True, n_fragments=min(2 * finest, most))]
 
 
-def fragments(values: Any, vectors: Any, wanted: Resolution, seed: int) -> tuple[Any, int]:
-    """Cut rows into fragments by k-means on their leading eigenvectors.
+def fragments(values: Array, vectors: Array, wanted: Resolution, seed: int) -> tuple[Array, int]:
+    """Divide the rows into fragments by k-means on their leading eigenvectors.
 
     Parameters
     ----------
     values, vectors : arrays of shape (n,) and (m, n)
-        Eigenpairs by falling magnitude.
+        Eigenpairs, by decreasing magnitude.
     wanted : Resolution
     seed : int
 
@@ -85,7 +87,7 @@ def fragments(values: Any, vectors: Any, wanted: Resolution, seed: int) -> tuple
     -------
     labels : int32 array of shape (m,)
     k : int
-        Fewer than wanted, where rows are equal in these coordinates.
+        The number of fragments: fewer than wanted if rows are equal in these coordinates.
     """
     bk = backend_of(vectors)
     if wanted.signed:

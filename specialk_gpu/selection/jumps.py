@@ -1,23 +1,23 @@
 """Jumps: clusterings that pass the test although one of fewer clusters does not.
 
-Clusters that touch make jumps: two of three are united, and the union has no clear gap to the
-third. But pieces of one cluster may pass as well, if it is cut into so many that others lie between
-every two of them. In many dimensions heavy tails do this: all pieces meet in the middle, and any
-two share few edges.
+Clusters that touch cause jumps: if two of three are merged, the union may have no clear gap to the
+third. But pieces of one cluster may pass the test too, if it is cut into so many that other pieces
+lie between every two of them. Heavy tails in many dimensions cause this: all pieces meet in the
+middle, and any two share few edges.
 
-So a jump counts only if one of the pieces that a cluster is cut into is thinner at its border with
-all the others together than inside; or else if there may be a valley between every two pieces.
-Valleys look at the rows between two, whichever cluster they were put in (`valleys`).
+So a jump counts only if the graph is thinner at the border of one piece with all the others
+together than inside; or else if there may be a valley between every two pieces. The test of valleys
+counts the rows between two pieces, whichever cluster these rows are in (`valleys`).
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree
@@ -27,13 +27,13 @@ from specialk_gpu.selection.parts import Parts, touching_pairs
 __all__ = ["log_p_of_level"]
 
 
-SEEN = math.log(0.2)  # log p of a valley from which it may be there
+SEEN = math.log(0.2)  # there may be a valley if its log p is at most this
 
 
 def log_p_of_level(graphs: CutGraphs, tree: Tree, k: int, log_alpha: float) -> float:
-    """Return the log p of k clusters of a tree, at least two; 0 for a jump that does not count.
+    """Return the log p of k ≥ 2 clusters of a tree; 0 for a jump that does not count.
 
-    Costs, where it is a jump, ten products of the graph with three columns for each piece.
+    For a jump, it costs ten products of the graph with three columns for each piece.
     """
     passed = np.flatnonzero(tree.log_p[: k - 1] <= log_alpha)  # a single cluster always does
     before, after = tree.clusters(int(passed[-1]) + 1), tree.clusters(k)
@@ -48,8 +48,8 @@ def log_p_of_level(graphs: CutGraphs, tree: Tree, k: int, log_alpha: float) -> f
     return float(tree.log_p[k - 1])
 
 
-def _one_is_apart(graphs: CutGraphs, labels: Any, pieces: np.ndarray) -> bool:
-    """Say whether the border of a piece with all the others is lighter than cuts inside."""
+def _one_is_apart(graphs: CutGraphs, labels: Array, pieces: np.ndarray) -> bool:
+    """Return whether one piece has a lighter cut at its border with all others than inside."""
     xp = backend_of(labels).xp
     member = xp.isin(labels, xp.asarray(pieces))
     for piece in pieces.tolist():
@@ -62,7 +62,7 @@ def _one_is_apart(graphs: CutGraphs, labels: Any, pieces: np.ndarray) -> bool:
 
 
 def _valleys_are_seen(parts: Parts, pieces: np.ndarray) -> bool:
-    """Say whether there may be a valley between every two pieces that touch."""
+    """Return whether there may be a valley between every two pieces that touch."""
     nodes = parts.of_clusters()
     pairs = touching_pairs(parts, nodes[np.isin(parts.owner[nodes], pieces)])
     return bool((parts.valleys_of_short(pairs, nodes) <= SEEN).all())

@@ -1,44 +1,47 @@
-"""Merging: parts of a graph are united, the least separate pair first, until one is left."""
+"""Merging: the least separate pair of parts of a graph is united, until one part is left."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import decisive_log_p
 from specialk_gpu.selection.parts import Alone, Measured, Parts, lonely, touching_pairs
 
 __all__ = ["Tree", "merge"]
 
-LOOKED = 8  # neighbours of a node that are tested at once; the others where it may matter
-ONE_CLUSTER = math.log(0.5)  # log p, not multiplied, from which a pair looks like one cluster
+LOOKED = 8  # neighbours of a node that are tested first; the others only if they can matter
+ONE_CLUSTER = math.log(0.5)  # a pair looks like one cluster from this log p on, without factor
 
 
 class Tree(NamedTuple):
-    """The tree of clusters: leaves, and the order in which they were united.
+    """The tree of clusters: its leaves, and the order in which they were united.
+
+    A node of the tree is a leaf, or a union of two nodes.
 
     Attributes
     ----------
     leaf : int32 array of shape (m,)
         The leaf of each row, in 0, ..., K - 1.
     children : int array of shape (K - 1, 2), on the host
-        The nodes united: leaves, or K + i for the i-th union, as scikit-learn's
-        AgglomerativeClustering has them.
+        The two nodes of each union. Numbers below K are leaves; K + i is the i-th union, as in
+        scikit-learn's `AgglomerativeClustering`.
     log_p : float64 array of shape (K,), on the host
-        Natural logarithm of the p of the least clear gap among k = 1, ..., K clusters; -inf for
-        k = 1.
+        For k = 1, ..., K: natural logarithm of the p of the least separate pair of k clusters; -inf
+        for k = 1.
     ratio : float64 array of shape (K,), on the host
-        The largest √(between / within) among the pairs of k nodes that were tested: all, unless p
-        is 1.
+        For k = 1, ..., K: the largest √(between / within) over the tested pairs of k nodes. All
+        pairs are tested, unless p is 1.
     sizes, first : int arrays of shape (K,), on the host
-        Rows of each leaf, and the first of them.
+        The number of rows of each leaf, and its first row.
     """
 
-    leaf: Any
+    leaf: Array
     children: np.ndarray
     log_p: np.ndarray
     ratio: np.ndarray
@@ -46,8 +49,10 @@ class Tree(NamedTuple):
     first: np.ndarray
 
     @classmethod
-    def of(cls, leaf: Any, children: Any, log_p: np.ndarray, ratio: np.ndarray) -> Tree:
-        """Make a tree; each leaf has rows."""
+    def of(
+        cls, leaf: Array, children: list[tuple[int, int]], log_p: np.ndarray, ratio: np.ndarray
+    ) -> Tree:
+        """Make a tree from its leaves and unions; each leaf must have rows."""
         bk = backend_of(leaf)
         order = bk.xp.argsort(leaf, kind="stable")
         names = bk.xp.arange(len(log_p) + 1, dtype=leaf.dtype)
@@ -60,17 +65,17 @@ class Tree(NamedTuple):
         )
 
     @classmethod
-    def of_one(cls, leaf: Any) -> Tree:
-        """Make the tree of a single leaf, given by zeros (m,)."""
+    def of_one(cls, leaf: Array) -> Tree:
+        """Make the tree of a single leaf; `leaf` is zeros (m,)."""
         return cls.of(leaf, [], np.array([-math.inf]), np.zeros(1))
 
     @property
     def n_leaves(self) -> int:
-        """K."""
+        """The number of leaves, K."""
         return len(self.log_p)
 
     def clusters(self, k: int) -> np.ndarray:
-        """Return the cluster of each leaf (K,) where k are left, by falling size of the cluster."""
+        """Return the cluster of each leaf (K,) at the level of k clusters, numbered by size."""
         K = self.n_leaves
         if not 1 <= k <= K:
             msg = f"k must lie between 1 and {K}, got {k}."
@@ -86,12 +91,12 @@ class Tree(NamedTuple):
         rank[order] = np.arange(k)
         return rank[cluster]
 
-    def labels(self, k: int) -> Any:
-        """Return the cluster of each row (m,) where k are left, by falling size."""
+    def labels(self, k: int) -> Array:
+        """Return the cluster of each row (m,) at the level of k clusters, by decreasing size."""
         return backend_of(self.leaf).asarray(self.clusters(k))[self.leaf]
 
     def next_pair(self, k: int) -> tuple[int, int]:
-        """Return the clusters that are united next where k are left: the least separate pair."""
+        """Return the least separate pair of k clusters: the two that are united next."""
         K, clusters = self.n_leaves, self.clusters(k)
         leaf = list(range(K))  # one leaf of each node
         for union in self.children[: K - k, 0].tolist():
@@ -99,40 +104,40 @@ class Tree(NamedTuple):
         a, b = sorted(int(clusters[leaf[node]]) for node in self.children[K - k].tolist())
         return a, b
 
-    def spread(self, group: Any) -> Tree:
-        """Give every copy of a row (m,) the leaf of it; for sizes a row counts once, as before."""
+    def spread(self, group: Array) -> Tree:
+        """Give duplicates of a row (m,) its leaf; `sizes` still count distinct rows only."""
         return self._replace(leaf=self.leaf[group])
 
     def to_linkage(self) -> np.ndarray:
-        """Return the tree as scipy's linkage has it.
+        """Return the tree in the format of `scipy.cluster.hierarchy.linkage`.
 
         Returns
         -------
         float64 array of shape (K - 1, 4)
-            The nodes united, -log10 of the p of the gap that was closed, or of a larger one closed
-            before, and the leaves of the union.
+            The two nodes of each union; -log10 of the p of the gap that it closed, but at least
+            the value of the unions before; and the number of leaves of the union.
         """
         leaves = [1] * self.n_leaves
         for a, b in self.children.tolist():
             leaves.append(leaves[a] + leaves[b])
-        height = np.maximum.accumulate(-self.log_p[:0:-1] / math.log(10)) + 0.0  # no -0
+        height = np.maximum.accumulate(-self.log_p[:0:-1] / math.log(10)) + 0.0  # avoids -0
         return np.column_stack([self.children, height, leaves[self.n_leaves :]])
 
-    def regrouped(self, leaf: Any, cluster: np.ndarray) -> tuple[Tree, np.ndarray]:
-        """Make the tree of other leaves whose level of k clusters is the one given.
+    def regrouped(self, leaf: Array, cluster: np.ndarray) -> tuple[Tree, np.ndarray]:
+        """Make a tree with other leaves and with given clusters at its level of k clusters.
 
         Parameters
         ----------
         leaf : int32 array
-            The leaf that each row has now; those without rows are left out.
+            The new leaf of each row. Leaves without rows are left out.
         cluster : int array of shape (K,)
-            Of each leaf, in 0, ..., k - 1.
+            The cluster of each leaf, in 0, ..., k - 1.
 
         Returns
         -------
         Tree
         kept : int array
-            What was the number of each of its leaves.
+            The old number of each leaf of the new tree.
         """
         bk = backend_of(leaf)
         kept = np.flatnonzero(bk.to_numpy(bk.xp.bincount(leaf, minlength=self.n_leaves)))
@@ -140,8 +145,8 @@ class Tree(NamedTuple):
         number = np.full(self.n_leaves, -1, dtype=np.int32)
         number[kept] = np.arange(K)
         children: list[tuple[int, int]] = []
-        node = np.arange(K)  # of each leaf that is kept
-        for group in (cluster[kept], np.zeros(K, dtype=int)):  # first inside clusters, then of all
+        node = np.arange(K)  # the node of each leaf that is kept
+        for group in (cluster[kept], np.zeros(K, dtype=int)):  # inside clusters, then all
             below = [number[[i]][number[[i]] >= 0] for i in range(self.n_leaves)]
             for a, b in self.children.tolist():
                 below.append(np.concatenate([below[a], below[b]]))
@@ -155,7 +160,7 @@ class Tree(NamedTuple):
 
 
 class _Gaps:
-    """The p of the gaps between nodes, and of those that stand alone."""
+    """The p of the gaps between nodes, and of isolated nodes, which no edge joins to others."""
 
     def __init__(self, parts: Parts) -> None:
         shape = (2 * parts.n_parts,) * 2
@@ -165,12 +170,12 @@ class _Gaps:
         self.measured = Measured(*(np.zeros(shape, kinds.get(x, float)) for x in Measured._fields))
         self.measured.log_p[:] = -math.inf
         self.measured.density[:] = -math.inf
-        self.log_p, self.isolation = self.measured.log_p, self.measured.isolation  # not multiplied
+        self.log_p, self.isolation = self.measured.log_p, self.measured.isolation  # without factor
         self.doubtful, self.density = self.measured.doubtful, self.measured.density
         self.alone: dict[int, Alone] = {}
 
     def strongest(self, node: int, others: np.ndarray) -> set[tuple[int, int]]:
-        """Return the pairs of a node with the others that most edges join to it, if not tested."""
+        """Return pairs of a node with the `LOOKED` others of most edges to it, if not tested."""
         touching = self.parts.touching(node, others)
         weights = self.parts.cuts.weights[node, touching]
         first = touching[np.argsort(-weights, kind="stable")[:LOOKED]]
@@ -178,7 +183,7 @@ class _Gaps:
         return {(min(node, other), max(node, other)) for other in first.tolist()}
 
     def look(self, pairs: set[tuple[int, int]], nodes: np.ndarray, *, again: bool = False) -> None:
-        """Test pairs of nodes that touch, in the first graph, or again in the second."""
+        """Test pairs of nodes that touch, in the first graph, or `again` in the second one."""
         if not pairs:
             return
         ends = np.array(sorted(pairs), dtype=np.int64)
@@ -196,16 +201,16 @@ class _Gaps:
         return (*self.measured, self.ratio)
 
     def level(self, nodes: np.ndarray) -> tuple[float, float]:
-        """Return the log p of the least clear gap among nodes, and the largest ratio.
+        """Return the log p of the least separate pair of nodes, and the largest ratio.
 
-        Where one of the pairs tested has p = 1, the others do not matter.
+        If a pair that was tested already has p = 1, the others do not matter.
         """
         if self._largest(nodes) < 0:
             self.complete(nodes)
         return self._largest(nodes), max(0.0, self.ratio[np.ix_(nodes, nodes)].max())
 
     def complete(self, nodes: np.ndarray) -> None:
-        """Test all pairs among nodes, and those that are doubtful once more.
+        """Test all pairs of nodes, and test doubtful pairs a second time.
 
         A pair whose border is no lighter than the cuts inside is not doubtful here.
         """
@@ -218,7 +223,7 @@ class _Gaps:
         return max(float(self.decisive(nodes).max()), *alone, -math.inf)
 
     def inherit(self, node: int, new: int) -> None:
-        """Give a union the p of one of the two, where the other stands alone."""
+        """Give the union `new` of `node` and an isolated node the p of `node`."""
         self.parts.inherit(node, new)
         for table in self._tables:
             table[new] = table[node]
@@ -227,16 +232,16 @@ class _Gaps:
             self.alone[new] = self.alone[node]
 
     def decisive(self, nodes: np.ndarray) -> np.ndarray:
-        """Return the log p of each pair of n nodes (n, n), multiplied.
+        """Return the log p of each pair of n nodes (n, n), with its factor n - 1.
 
-        -inf where none touch, are not tested, or are doubtful.
+        It is -inf for pairs that do not touch, are not tested, or are doubtful.
         """
         own = np.ix_(nodes, nodes)
         log_p = decisive_log_p(self.log_p[own], self.isolation[own], len(nodes))
         return np.where(self.doubtful[own], -math.inf, log_p)
 
     def decisive_alone(self, nodes: np.ndarray) -> dict[int, float]:
-        """Return the log p of those that stand alone, each beside the largest of the others."""
+        """Return the log p of isolated nodes, each paired with the largest other node."""
         sizes, k = self.parts.cuts.sizes, len(nodes)
         own = [node for node in nodes.tolist() if node in self.alone]
         if not own:
@@ -246,18 +251,19 @@ class _Gaps:
         return {i: self.alone[i].log_p(int(sizes[i] + sizes[other[i]]), k) for i in own}
 
 
-def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
+def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
     """Unite fragments, the least separate pair first.
 
-    Pairs that look like one cluster, and are the least clear for both of their sides, are united in
-    one round. Where there are none, the least clear of all is. A part that no edge joins to others
-    is united with the largest when its own p is the largest of all.
+    Pairs that look like one cluster, and whose sides are each other's least separate neighbours,
+    are united in one round. If there are none, the least separate pair of all is united. If the
+    largest p of all is that of a part that no edge joins to others, this part is united with the
+    largest other one.
 
     Parameters
     ----------
     graphs : CutGraphs
     fragment : int32 array of shape (m,), of distinct rows
-        In 0, ..., k - 1. Those that fall apart become several parts.
+        Values 0, ..., k - 1. A fragment that is not connected becomes several parts.
     k : int
 
     Returns
@@ -266,8 +272,8 @@ def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
 
     Notes
     -----
-    Costs ten products of the graph with K columns, and for each pair of nodes that touch a sort of
-    their rows. Waits for a device once or twice a round.
+    Costs ten products of the graph with K columns, and a sort of their rows for each pair of nodes
+    that touch. Waits for the device once or twice in each round.
     """
     parts = Parts(graphs, fragment, k)
     K = parts.n_parts
@@ -288,7 +294,7 @@ def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
             alive = np.append(alive[(alive != a) & (alive != b)], new)
             if np.isfinite(gaps.log_p[a, b]):
                 gaps.alone |= lonely(parts, new, alive)
-            else:  # a stands alone
+            else:  # a is isolated
                 gaps.inherit(b, new)
             fresh |= gaps.strongest(new, alive)
         gaps.look(fresh, alive)
@@ -299,9 +305,9 @@ def merge(graphs: CutGraphs, fragment: Any, k: int) -> Tree:
 
 
 def _round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
-    """Return the pairs to unite, the least clear first.
+    """Return the pairs to unite, the least separate first.
 
-    Of a pair with a node that stands alone, that node comes first.
+    In a pair with an isolated node, that node comes first.
     """
     sizes, alone = gaps.parts.cuts.sizes, gaps.decisive_alone(alive)
     first_row = gaps.parts.cuts.first
@@ -315,7 +321,7 @@ def _round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
     ends = alive, alive[worst]
     mutual &= np.minimum(gaps.log_p[ends], gaps.isolation[ends]) >= ONE_CLUSTER
     first = place[mutual]
-    if not first.size:  # none look like one cluster: the least clear of all
+    if not first.size:  # none look like one cluster: unite the least separate
         gaps.complete(alive)
         log_p, rank = _ranked(gaps, alive)
         pair = np.unravel_index(rank.argmax(), rank.shape)
@@ -328,9 +334,9 @@ def _round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _ranked(gaps: _Gaps, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the log p of pairs (n, n), and their ranks: the least clear has the highest.
+    """Return the log p of pairs (n, n), and their ranks: the least separate has the highest.
 
-    By p, then by the ratio, then by the density; -1 for pairs that do not count.
+    Pairs are ranked by p, then by ratio, then by density. Pairs that do not count have rank -1.
     """
     log_p = gaps.decisive(alive)
     touch = np.isfinite(log_p)

@@ -1,17 +1,17 @@
-"""The null distribution of the cut test: how thin a border looks where there is but one cluster.
+"""The null distribution of the cut test: how thin a border looks inside one cluster.
 
 The statistic of a pair of clusters is
 
     z = 2 (√(0.7 within) - √between),
 
 where `between` is the weight of the cut at their border, and `within` the lighter of the heaviest
-cuts inside the two. Each row of the graph has weight 1, so the weight of a cut is about the number
-of rows that it parts, and the root of it varies by about as much whatever it is. The factor 0.7 is
-for cuts away from the border, which are rougher. z was simulated on sets without clusters
-(benchmarks/calibration). It follows a half-normal law, or lies below one, whose scale depends on
-the length of the two clusters together: their rows divided by `within`. A ball in many dimensions
-is short and has a small z; a thread is long, and its thinnest section may be anywhere. There is a
-law for rows and a wider one for graphs without rows (null.json).
+cuts on its two sides. Each row of the graph has weight 1, so the weight of a cut is about the
+number of rows that lie along it, and its square root varies by about the same amount for every
+weight. The factor 0.7 is for cuts away from the border, which are rougher. z was simulated on data
+sets without clusters (benchmarks/calibration). It follows a half-normal distribution, or lies below
+it. The scale depends on the length of the pair: the rows of the two clusters divided by `within`. A
+ball in many dimensions is short and has a small z; a thread is long, and its thinnest place may be
+anywhere. There is one null distribution for rows, and a wider one for given graphs (null.json).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import json
 import math
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from scipy.special import log_ndtr
@@ -35,32 +35,33 @@ __all__ = [
     "z_of",
 ]
 
-ROUGH = 0.7  # weight of a smooth cut divided by that of a rough one
-SHORTEST = 1e-300  # in place of a length of 0
+Numbers: TypeAlias = float | np.ndarray
+ROUGH = 0.7  # ratio of the weight of a smooth cut to that of a rough one
+SHORTEST = 1e-300  # replaces a length of 0
 
 
 @cache
 def null_law(law: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths, and the scale of z at each of them; `law` is "rows" or "graph"."""
+    """Return lengths, and the scale of z at each; `law` is the case, "rows" or "graph"."""
     laws = json.loads(
         files("specialk_gpu.selection").joinpath("null.json").read_text(encoding="utf-8")
     )
     return np.array(laws[law]["length"], dtype=np.float64), np.array(laws[law]["scale"])
 
 
-def z_of(between: Any, within: Any) -> np.ndarray:
-    """Return by how much a border is thinner, in units of chance; 0 where it is not."""
+def z_of(between: Numbers, within: Numbers) -> np.ndarray:
+    """Return how much thinner a border is, in units of random variation; 0 if it is not."""
     return np.maximum(
         0.0, 2 * (np.sqrt(ROUGH * np.asarray(within)) - np.sqrt(np.maximum(between, 0.0)))
     )
 
 
 def log_p_of(
-    between: Any,
-    within: Any,
-    length: Any,
+    between: Numbers,
+    within: Numbers,
+    length: Numbers,
     law: str,
-    wider: Any = 1.0,
+    wider: Numbers = 1.0,
     laws: dict[str, tuple[np.ndarray, np.ndarray]] | None = None,
 ) -> np.ndarray:
     """Return the natural logarithm of the probability of such a border inside one cluster.
@@ -69,15 +70,16 @@ def log_p_of(
     ----------
     between, within, length : array-like of shape (p,)
     law : {"rows", "graph"}
+        The null distribution: for rows, or for given graphs.
     wider : float or array of shape (p,)
-        Factor on the scale of the law.
+        Factor on the scale of the null distribution.
     laws : dict, optional
-        Lengths and scales by law, in place of those at hand.
+        Lengths and scales for each `law`, in place of those in null.json.
 
     Returns
     -------
     float64 array of shape (p,)
-        0 where `within` is 0.
+        It is 0 where `within` is 0.
     """
     within = np.asarray(within, dtype=np.float64)
     lengths, scales = null_law(law) if laws is None else laws[law]
@@ -86,36 +88,38 @@ def log_p_of(
     return np.where(within > 0, log_p, 0.0)
 
 
-def decisive_log_p(log_p: Any, isolation: Any, k: int) -> np.ndarray:
+def decisive_log_p(log_p: Numbers, isolation: Numbers, k: int) -> np.ndarray:
     """Return the log p of pairs among k clusters.
 
-    One of k - 1 clusters was split, the one where the split looked best: so the p of a border is
-    multiplied by k - 1. The p of `isolation`, if it is smaller, holds for any k.
+    One of k - 1 clusters was split, the one where the split looked best. So the p of a border is
+    multiplied by k - 1. The p of `isolation` holds for any k without this factor; the smaller of
+    the two counts.
     """
     return np.minimum(np.minimum(0.0, log_p + math.log(k - 1)), isolation)
 
 
-def least_of_two(log_p: Any, other: Any) -> np.ndarray:
-    """Return the log p of the better of two tests: twice the smaller p, and at most 1."""
+def least_of_two(log_p: Numbers, other: Numbers) -> np.ndarray:
+    """Return the log p of two tests together: twice the smaller p, but at most 1."""
     return np.minimum(0.0, np.minimum(log_p, other) + math.log(2))
 
 
-def isolation_log_p(n_rows: int, n_nearer: Any, dimension: float = 1.0) -> np.ndarray:
+def isolation_log_p(n_rows: int, n_nearer: Numbers, dimension: float = 1.0) -> np.ndarray:
     """Return the log p of a gap with `n_nearer` rows nearer than its far side.
 
-    Along a line one gap of n_rows has the probability 2^-n_nearer at most. In more dimensions each
-    of these rows is nearer, rather than in the gap, with a smaller one, down to 2^-dimension: 1/e
-    where a gap lies right across a strip as wide as itself, and less around a piece in the plane.
+    Along a line, one given gap among `n_rows` rows has a probability of 2^-n_nearer at most. In
+    more dimensions, each of these rows is nearer, rather than in the gap, with a probability below
+    one half, down to 2^-dimension: it is 1/e if the gap lies straight across a strip as wide as
+    itself, and less if it surrounds a piece of the plane.
     """
     bits = np.asarray(n_nearer) * dimension
     return np.minimum(0.0, math.log(n_rows) - bits * math.log(2))
 
 
 def local_dimension(distances: np.ndarray, most: float = 1.5) -> float:
-    """Return the dimension in which rows (s) lie by their distances (s, s), from 1 to `most`.
+    """Estimate the dimension in which rows lie from their distances (s, s), from 1 to `most`.
 
-    The mean logarithm of the farthest distance of a row divided by another is the reciprocal of it
-    [LB05]; where rows are equal, or few, it is 1.
+    Its reciprocal is the mean logarithm of a row's farthest distance divided by its other distances
+    [LB05]. If rows are equal, or few, the dimension is taken to be 1.
     """
     D = np.sort(distances, axis=1)[:, 1:]
     if D.shape[1] < 3 or not D.all():

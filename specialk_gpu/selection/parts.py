@@ -1,13 +1,13 @@
-"""Parts of a set, unions of them, and the test of pairs of these."""
+"""The connected parts of clusters, unions of parts, and the test of pairs of these nodes."""
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import WIDE, CutGraphs
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.null_distribution import (
@@ -21,41 +21,39 @@ from specialk_gpu.selection.walks import connected_parts
 
 __all__ = ["Alone", "Measured", "Parts", "has_shortcuts", "lonely", "touching_pairs"]
 
-THIN = 15  # weight of a cut, in the first graph, below which it says little
-SHORTCUTS = 2.5  # factor on the scale of the law for borders with shortcut edges
-SHORT = 25  # length of pairs up to which valleys are looked for
-ROUND, LONGEST = (
-    3,
-    5,
-)  # lengths for a root of the rows: of two round clusters; up to which it is done
-FEW_COLUMNS = 10  # of rows, up to which valleys of pairs that are not short are looked for
-LIGHT = math.log(0.5)  # log p of a cut that is lighter at its border than inside
-CLEAR = math.log(1e-4)  # log p from which a thin border, or an isolated part, needs no second look
+THIN = 15  # in the first graph, cuts of a smaller weight are thin: weak evidence
+SHORTCUTS = 2.5  # factor on the scale of the null distribution for shortcut edges
+SHORT = 25  # valleys are looked for between all pairs up to this length
+# lengths divided by the root of the rows: of two round clusters; the longest with a valley test
+ROUND, LONGEST = 3, 5
+FEW_COLUMNS = 10  # up to this many columns, valleys are looked for between longer pairs too
+LIGHT = math.log(0.5)  # below this log p, a cut is lighter at the border than inside
+CLEAR = math.log(1e-4)  # up to this log p, a thin border or isolated part needs no second test
 
 
 class Measured(NamedTuple):
-    """What the test has measured of pairs: arrays of shape (p,), on the host.
+    """Measurements of pairs of nodes: arrays of shape (p,), on the host.
 
     Attributes
     ----------
     log_p
-        Not multiplied yet.
+        Log p of the pair, without its factor k - 1.
     isolation
-        Log p of a gap around one of the two, which holds for any k; mostly 0.
+        Log p of the gap around one of the two, which needs no factor; mostly 0.
     between, within, length
         See `Gap`.
     doubtful
-        Whether the pair has to be looked at again.
+        Whether the pair needs a second test.
     density
-        Weight of the edges between the two, for each row of the smaller.
+        Weight of the edges between the two, divided by the number of rows of the smaller.
     law
-        What log_p is of, as in `Gap`.
+        Where `log_p` comes from, as in `Gap`.
     cut
         Log p of the cut in the first graph.
     thin
-        Whether the cut in the second graph is to decide.
+        Whether the cut in the second graph decides.
     valley
-        Log p of a valley between the two; NaN where none was looked for.
+        Log p of a valley between the two; NaN if none was looked for.
     """
 
     log_p: np.ndarray
@@ -78,15 +76,16 @@ class Measured(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """What is known of a node that no edge joins to others.
+    """Measurements of an isolated node, which no edge joins to others.
 
     Attributes
     ----------
     isolation : float
-        Log p of the gap around it; 0 where its own cut is clear enough.
+        Log p of the gap around it; 0 if its own cut is clear enough.
     within : float
-        Weight of its own heaviest cut; 0 where its isolation decides.
+        Weight of its own heaviest cut; 0 if its isolation decides.
     law : {"rows", "graph"}
+        The null distribution of its cut.
     """
 
     isolation: float
@@ -94,32 +93,33 @@ class Alone(NamedTuple):
     law: str
 
     def log_p(self, n_rows: int, k: int) -> float:
-        """Compare it with one of the other k - 1 clusters: `n_rows` are those of both."""
+        """Return its log p beside one of the other k - 1 clusters; together they have `n_rows`."""
         log_p = log_p_of(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law)
         return float(decisive_log_p(log_p, self.isolation, k))
 
 
 class Parts:
-    """Parts of a set, unions of them, and the test of two of these.
+    """The connected parts of clusters, unions of parts, and the test of two of these nodes.
 
     Parameters
     ----------
     graphs : CutGraphs
     labels : int32 array of shape (m,), of distinct rows
-        In 0, ..., k - 1.
+        Values 0, ..., k - 1.
     k : int
-        Clusters are split into parts that hang together; strays go to the part around them.
+        Clusters are split into connected parts. Rows of components with less than a tenth of their
+        cluster (strays) go to the part where most walks from them end.
 
     Attributes
     ----------
     part : int32 array of shape (m,)
     owner : int array of shape (2 n_parts,), on the host
-        The cluster of each part, and of unions inside one.
+        The cluster of each part, and of each union inside a cluster.
     cuts : Cuts
-        Of the first graph.
+        The cuts of the first graph.
     """
 
-    def __init__(self, graphs: CutGraphs, labels: Any, k: int) -> None:
+    def __init__(self, graphs: CutGraphs, labels: Array, k: int) -> None:
         self._graphs = graphs
         self.part, self.owner, core = connected_parts(graphs.near, labels, k)
         self.n_parts = len(self.owner)
@@ -129,10 +129,10 @@ class Parts:
         self._unions: list[tuple[int, int]] = []
         core = self.cuts.sizes[: self.n_parts] if core is None else core
         self.owner, self._core = (np.concatenate([x, np.zeros_like(x)]) for x in (self.owner, core))
-        self._in_wide = np.zeros(2 * self.n_parts, dtype=bool)  # joined to others there alone
+        self._in_wide = np.zeros(2 * self.n_parts, dtype=bool)  # joined to others only there
         self._width = np.full(2 * self.n_parts, np.inf)  # of these, in the first graph
         self._isolation = np.zeros(2 * self.n_parts)
-        self._ahead: dict[tuple[int, int], np.ndarray] = {}  # measured before it was asked for
+        self._ahead: dict[tuple[int, int], np.ndarray] = {}  # measured in advance
 
     def unite(self, a: int, b: int) -> int:
         """Make the union of two nodes, and return its number."""
@@ -143,11 +143,11 @@ class Parts:
         return new
 
     def of_clusters(self) -> np.ndarray:
-        """Unite the parts of each cluster that touch, as strays make them, and return the nodes."""
+        """Unite parts of a cluster that touch, which strays can cause, and return the nodes."""
         nodes = np.arange(self.n_parts)
         if nodes.size == self.owner[: nodes.size].max() + 1:
             return nodes
-        for node in range(2 * self.n_parts):  # unions follow
+        for node in range(2 * self.n_parts):  # unions have higher numbers
             own = nodes[(self.owner[nodes] == self.owner[node]) & (nodes != node)]
             joined = self.cuts.touching(node, own) if node in nodes else own[:0]
             if joined.size:
@@ -156,12 +156,12 @@ class Parts:
         return nodes
 
     def inherit(self, node: int, new: int) -> None:
-        """Take a union to touch what one of the two does, where the other stands alone."""
+        """Let the union `new` of `node` and an isolated node touch what `node` touches."""
         for known in (self._in_wide, self._width, self._isolation):
             known[new] = known[node]
 
     def touching(self, node: int, others: np.ndarray) -> np.ndarray:
-        """Return the nodes that edges join to one, where that matters those of the wide graph."""
+        """Return the nodes that edges join to a node; of the second graph too, where it counts."""
         joined = self.cuts.touching(node, others)
         if not self._in_wide.any():
             return joined
@@ -170,7 +170,7 @@ class Parts:
 
     @property
     def wide(self) -> Cuts:
-        """The cuts of the second graph."""
+        """The cuts of the second graph, that of 30 neighbours."""
         if self._wide is None:
             self._wide = Cuts(self._graphs.wide, self.part, self.n_parts)
         for a, b in self._unions[self._wide.n_unions :]:
@@ -187,7 +187,7 @@ class Parts:
         return self._valleys
 
     def test(self, pairs: np.ndarray, nodes: np.ndarray) -> Measured:
-        """Test the borders of pairs (p, 2) of nodes that touch: look, and again where doubtful."""
+        """Test pairs (p, 2) of nodes that touch; test doubtful pairs a second time."""
         found = self.look(pairs, nodes)
         again = np.flatnonzero(found.doubtful)
         if again.size:
@@ -197,15 +197,16 @@ class Parts:
         return found
 
     def look(self, pairs: np.ndarray, nodes: np.ndarray, below: float = math.inf) -> Measured:
-        """Test borders in the first graph, and valleys.
+        """Test pairs of nodes in the first graph, and their valleys.
 
-        Thick cuts are judged there. Thin ones are doubtful, if they are not clear, their log p is
-        less than `below`, and each side has more rows than a neighbourhood; those of nodes that the
-        second graph alone joins; and in few dimensions valleys, as the pair may be bent.
+        Thick cuts are decided here. A pair is doubtful in three cases: its cut is thin and not
+        clear, its log p is less than `below`, and each side has more rows than a neighbourhood;
+        only the second graph joins the two; or, in few dimensions, a valley decides, because the
+        pair may be bent.
         """
         bk, n, (in_wide, small) = self.cuts.bk, len(pairs), self._kinds(pairs)
         may_be = pairs[in_wide | ~small]
-        ahead = bk.name == "cuda"  # a wait costs more than what turns out not to be needed
+        ahead = bk.name == "cuda"  # a wait costs more than results that are not needed
         valleys_ahead = ahead and self._graphs.has_rows
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
@@ -233,12 +234,12 @@ class Parts:
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *first)
 
     def _kinds(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Say which pairs the second graph alone joins, and which have a side of few rows."""
+        """Return masks of the pairs joined only in the second graph, and of those with few rows."""
         in_wide = self._in_wide[pairs].any(axis=1)
         return in_wide, self._core[pairs].min(axis=1) <= WIDE
 
     def look_again(self, pairs: np.ndarray, nodes: np.ndarray, first: Measured) -> Measured:
-        """Test thin borders in the second graph, and valleys of pairs that may be bent."""
+        """Test thin borders in the second graph, and whether pairs with a valley are bent."""
         cut, valley, thin = first.cut.copy(), first.valley.copy(), np.flatnonzero(first.thin)
         between, within, length = first.between.copy(), first.within.copy(), first.length.copy()
         law = np.where(within >= THIN, "rows", "graph").astype(object)
@@ -261,14 +262,14 @@ class Parts:
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *kept)
 
     def _in_second(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Measure cuts in the second graph, if that was not done with the first look."""
+        """Return cuts in the second graph, measured now if the first test did not do so."""
         if all(pair in self._ahead for pair in map(tuple, pairs.tolist())):
             return tuple(np.array([self._ahead[tuple(x)] for x in pairs.tolist()]).T)
         return self.wide.measure(pairs)
 
     @property
     def _may_be_bent(self) -> bool:
-        """Whether rows have few columns: curved clusters are met, and can be told."""
+        """Whether there are few columns: clusters may be curved, and this can be detected."""
         return 0 < self._graphs.n_columns <= FEW_COLUMNS
 
     def _valley(
@@ -279,9 +280,10 @@ class Parts:
         length: np.ndarray,
         rows: np.ndarray | None,
     ) -> np.ndarray:
-        """Return the log p of valleys; NaN where the cut is clear, or not looked for.
+        """Return the log p of valleys; NaN if the cut is clear or no valley is looked for.
 
-        The log p and lengths are those of cuts in the first graph; rows are counted if need be.
+        `log_p` and `length` are those of cuts in the first graph. If `rows` is None, the rows are
+        counted now.
         """
         found = np.full(len(pairs), np.nan)
         if not self._graphs.has_rows:
@@ -302,21 +304,33 @@ class Parts:
         return found
 
     def valleys_of_short(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return the log p of valleys of short pairs, however clear the cut; NaN for others."""
+        """Return the log p of valleys of short pairs, even with a clear cut; NaN for others."""
         within = self.cuts.measure(pairs)[1]
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         return self._valley(pairs, nodes, np.zeros(len(pairs)), length, None)
 
     def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
-        *found, law, cut, thin, valley = found
+        between, within, length, doubtful, law, cut, thin, valley = found
         density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
         isolation = self._isolation[pairs].min(axis=1)
-        return Measured(log_p, isolation, *found, density, law, cut, thin, valley)
+        return Measured(
+            log_p,
+            isolation,
+            between,
+            within,
+            length,
+            doubtful,
+            density,
+            law,
+            cut,
+            thin,
+            valley,
+        )
 
     def alone(self, node: int, others: np.ndarray) -> Alone | None:
-        """Look at a node that no edge of the first graph joins to others.
+        """Measure a node that no edge of the first graph joins to others.
 
-        Returns None if edges of the second graph do, and are to decide: then its pairs are tested.
+        Returns None if edges of the second graph join it and decide: then its pairs are tested.
         """
         graphs, core = self._graphs, self._core[node]
         rows = self.cuts.rows(node)
@@ -324,7 +338,7 @@ class Parts:
             within = graphs.width(rows, mixed=True)
             found = Alone(0.0, within, "rows" if within >= THIN else "graph")
             if found.log_p(self.part.size, self.n_parts + 1) <= CLEAR:
-                return found  # and the neighbours of all rows need not be known
+                return found  # the neighbours of all rows are not needed
         isolation = graphs.log_p_of_isolation(rows)
         if isolation <= CLEAR:
             return Alone(isolation, 0.0, "rows")
@@ -342,7 +356,7 @@ class Parts:
         return Alone(isolation, graphs.width(rows, wide=True), "rows")
 
 
-def _together(bk: ModuleType, arrays: list[Any]) -> list[np.ndarray]:
+def _together(bk: Backend, arrays: list[Array]) -> list[np.ndarray]:
     """Move arrays to the host with one wait."""
     flat = bk.to_numpy(bk.xp.concatenate([x.ravel() for x in arrays]))
     ends = np.cumsum([x.size for x in arrays])[:-1]
@@ -352,21 +366,21 @@ def _together(bk: ModuleType, arrays: list[Any]) -> list[np.ndarray]:
 def _better(
     log_p: np.ndarray, law: np.ndarray, valley: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the p of the better of the cut and the valley, where both were looked at; what of."""
+    """Return the log p of the cut and the valley together, and which of the two is smaller."""
     best = np.where(np.isnan(valley), log_p, least_of_two(log_p, valley))
     return best, np.where(valley < log_p, "valley", law)
 
 
-def has_shortcuts(near: Any, wide: Any) -> Any:
-    """Say whether a cut weighs more in the wide graph than its length in the near one explains.
+def has_shortcuts(near: np.ndarray, wide: np.ndarray) -> np.ndarray:
+    """Return whether a cut weighs more in the second graph than its length in the first explains.
 
-    Across a plane that is 1.7 times as much, across a line, of two or three rows, three times.
+    Across a plane it weighs 1.7 times as much; across a line, of two or three rows, three times.
     """
     return wide > 2 * near + 6
 
 
 def lonely(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
-    """Return what is known of a node, if no edge joins it to others; else nothing."""
+    """Return the measurements of a node if no edge joins it to others; else an empty dict."""
     if not (others != node).any() or parts.cuts.touching(node, others).size:
         return {}
     found = parts.alone(node, others)
@@ -374,6 +388,6 @@ def lonely(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
 
 
 def touching_pairs(parts: Parts, nodes: np.ndarray) -> np.ndarray:
-    """Return the pairs (p, 2) of nodes that edges join, the smaller number first."""
+    """Return the pairs (p, 2) of nodes that edges join, each with the smaller number first."""
     pairs = [(i, j) for i in nodes.tolist() for j in parts.touching(i, nodes).tolist() if i < j]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)

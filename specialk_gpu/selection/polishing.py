@@ -1,36 +1,36 @@
-"""Polishing: each row goes to the cluster where most walks from it end."""
+"""Polishing: each row moves to the cluster where most lazy walks from it end."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.selection.walks import CutGraph, prepare, walk
 
 __all__ = ["membership", "polished"]
 
-POLISHES = 3
+POLISHES = 3  # rounds
 
 
-def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tuple[Any, Any]:
-    """Give each row to the cluster where most walks from it end, several times.
+def polished(graph: CutGraph, labels: Array, k: int, rounds: int = POLISHES) -> tuple[Array, Array]:
+    """Move each row to the cluster where most walks from it end, in several rounds.
 
     Parameters
     ----------
     graph : CutGraph
     labels : int32 array of shape (m,)
-        In 0, ..., k - 1.
+        Values 0, ..., k - 1.
     k : int
     rounds : int
+        The largest number of rounds.
 
     Returns
     -------
     labels : int32 array of shape (m,)
-        A round that would leave a cluster without rows is not made, and is the last.
+        If a round would leave a cluster without rows, it is not made, and polishing ends.
     shares : float64 array of shape (m, k)
-        Of the walks; a row from which none leads anywhere is in its own cluster.
+        Shares of the walks. A row from which no walk leads anywhere stays in its own cluster.
     """
     bk = backend_of(labels)
     xp = bk.xp
@@ -44,15 +44,15 @@ def polished(graph: CutGraph, labels: Any, k: int, rounds: int = POLISHES) -> tu
     return labels, shares
 
 
-def membership(W: Any, labels: Any, k: int) -> Any:
+def membership(W: Sparse, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each cluster."""
     shares = _walk_or_stay(prepare(W), labels, k)
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def _walk_or_stay(graph: CutGraph, labels: Any, k: int) -> Any:
-    """Return what `walk` does; a row from which no walk leads is in its own cluster."""
+def _walk_or_stay(graph: CutGraph, labels: Array, k: int) -> Array:
+    """Return the result of `walk`; a row from which no walk leads stays in its own cluster."""
     xp = backend_of(labels).xp
     found = walk(graph, labels, k)
     own = labels[:, None] == xp.arange(k, dtype=labels.dtype)
-    return xp.where(found.any(axis=1)[:, None], found, own)
+    return xp.where(found.any(axis=1, keepdims=True), found, own)

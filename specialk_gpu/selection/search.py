@@ -1,12 +1,11 @@
-"""The search for clusters: fragments at several resolutions, merged; the answer, polished."""
+"""The search for clusters: make fragments, merge them, test, and polish the answer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from functools import partial
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from specialk_gpu._result import (
 )
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.fragments import (
@@ -34,44 +34,47 @@ from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import walk
+from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
 __all__ = ["Found", "merged_trees", "search"]
 
-SHARED_ROWS = 2**14  # from which resolutions are worth threads
-TRIED_ROWS, TRIED_ENTRIES = 60, 10  # least, of a graph that the test was calibrated on
-SHOWN = 10  # levels of a path, at least; up to twice the decision
+T = TypeVar("T")
+R = TypeVar("R")
+SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel threads
+TRIED_ROWS, TRIED_ENTRIES = 60, 10  # the smallest graphs that the test was calibrated on
+SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
 class Found(NamedTuple):
-    """What a search has found.
+    """The result of a search.
 
     Attributes
     ----------
     n_clusters : int
     labels : int32 array of shape (m,)
-        By falling size of the cluster.
+        Clusters are numbered by decreasing size.
     membership : float64 array of shape (m, k)
         Share of the walks from each row that end in each cluster.
     tree : Tree
-        Its level of `n_clusters` is `labels`, but for the order of the names.
+        Its level of `n_clusters` clusters is `labels`, except for the numbering.
     path : SelectionPath
     limit_reached : bool
         Whether `max_clusters` ended the search.
     eigenpairs : Eigenpairs
-        Those that the last fragments were made of.
+        The eigenpairs from which the last fragments were made.
     """
 
     n_clusters: int
-    labels: Any
-    membership: Any
+    labels: Array
+    membership: Array
     tree: Tree
     path: SelectionPath
     limit_reached: bool
-    eigenpairs: Any
+    eigenpairs: Eigenpairs
 
 
 class _Wish(NamedTuple):
-    """What was asked for."""
+    """The request: the arguments of a search, and whether the test has no power."""
 
     log_alpha: float
     n_clusters: int | None
@@ -82,7 +85,7 @@ class _Wish(NamedTuple):
 
 def search(
     graphs: CutGraphs,
-    eigenpairs: Callable[[int], Any],
+    eigenpairs: Callable[[int], Eigenpairs],
     clock: Clock,
     *,
     alpha: float,
@@ -92,13 +95,14 @@ def search(
     full_path: bool = False,
     seed: int = 0,
 ) -> Found:
-    """Find clusters with a clear gap between every two, as many as there are.
+    """Find the largest number of clusters with a clear gap between every two.
 
-    The rows are cut into fragments at several resolutions, and each of these merged until one is
-    left. Where k′ clusters pass the cut test there are at least as many as any k below: so the p of
-    k is the least of all clusterings into k or more, and the answer the largest k whose p is at
-    most alpha. Of several clusterings into that many the one of the least p is taken; then each
-    row goes to the cluster where most walks from it end, and the clusters are tested again.
+    The rows are divided into fragments at several resolutions. At each of these, fragments are
+    merged until one is left. If k′ clusters pass the cut test, there are at least k clusters for
+    every k up to k′. So the p of k is the least p of all clusterings into k or more clusters, and
+    the answer is the largest k whose p is at most `alpha`. Among clusterings into that many
+    clusters, the one with the least p is taken. Then each row moves to the cluster where most
+    walks from it end, and the clusters are tested again.
 
     Parameters
     ----------
@@ -106,16 +110,16 @@ def search(
     eigenpairs : callable
         Returns the given number of eigenpairs of the graph.
     clock : Clock
-        Books the seconds in "fragments", "merging" and "polishing".
+        Records the seconds spent in "fragments", "merging" and "polishing".
     alpha : float
     n_clusters : int, optional
-        Find so many: as many fragments as there are clusters, unless a clustering made of more
-        fragments passes the test and that does not.
+        Find this many clusters. They are the fragments of a resolution with just as many, unless
+        these do not pass the test and clusters made of more fragments do.
     min_clusters, max_clusters : int
     full_path : bool
         Whether the path lists all levels of the tree.
     seed : int
-        Of k-means.
+        Seed of k-means.
 
     Returns
     -------
@@ -124,14 +128,14 @@ def search(
     Warns
     -----
     CalibrationWarning
-        If the graph has fewer than 60 rows, or fewer than 10 entries in a row.
+        If the graph has fewer than 60 rows, or fewer than 10 entries in a row on average.
     PowerWarning
-        If two perfectly separated clusters would not be accepted at this alpha.
+        If two perfectly separated clusters would not be accepted at this `alpha`.
     LimitWarning
-        If `max_clusters` ended the search, or clusters have very few rows.
+        If `max_clusters` ended the search, or if clusters have very few rows.
     """
     m, log_alpha = graphs.n_distinct, math.log(alpha)
-    n_clusters = None if n_clusters is None else int(n_clusters)  # of NumPy, perhaps
+    n_clusters = None if n_clusters is None else int(n_clusters)  # may be a NumPy integer
     min_clusters = int(min_clusters)
     most = n_clusters or min(m, max_clusters or m)
     powerless = graphs.attainable_log_p() > log_alpha
@@ -150,7 +154,7 @@ def search(
     with backend_of(merged.leaf).narrow_block():
         least = min_clusters if is_tested else k
         tree, membership, gaps = _polish(graphs, merged, k, least, log_alpha)
-        for gap in gaps:  # polishing has shown that these levels are none
+        for gap in gaps:  # after polishing, these levels have no clear gaps
             log_p[k - 1] = max(log_p[k - 1], gap)
             k -= 1
         limit_reached = n_clusters is None and min_clusters < most < k
@@ -171,21 +175,21 @@ def search(
 
 
 def merged_trees(
-    graphs: CutGraphs, eigenpairs: Callable[[int], Any], alpha: float, seed: int = 0
+    graphs: CutGraphs, eigenpairs: Callable[[int], Eigenpairs], alpha: float, seed: int = 0
 ) -> list[Tree]:
-    """Return the trees that a search for clusters at this alpha looks at."""
+    """Return the trees that a search for clusters at this `alpha` uses."""
     wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct, powerless=False)
     return _trees(graphs, eigenpairs, wish, seed, Clock(backend_of(graphs.one_part()), {}))[0]
 
 
 def _trees(
     graphs: CutGraphs,
-    eigenpairs: Callable[[int], Any],
+    eigenpairs: Callable[[int], Eigenpairs],
     wish: _Wish,
     seed: int,
     clock: Clock,
-) -> tuple[list[Tree], Any]:
-    """Cut and merge at several resolutions, finer ones where many clusters are found."""
+) -> tuple[list[Tree], Eigenpairs]:
+    """Make fragments and merge them at several resolutions; add finer ones if needed."""
     m = graphs.n_distinct
     exactly = None if wish.n_clusters is None else min(wish.n_clusters, m)
     wanted = resolutions(m, exactly or min(wish.min_clusters, m), exactly)
@@ -208,24 +212,24 @@ def _trees(
     return trees, pairs
 
 
-def _side_by_side(bk: ModuleType, function: Callable[[Any], Any], all_of: list[Any], m: int) -> Any:
-    """Return the results of a function, computed on all cores where there are many rows."""
+def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: list[T], m: int) -> list[R]:
+    """Return the results of a function for each argument; many rows use all cores."""
     if m >= SHARED_ROWS:
-        return bk.map_chunks(function, all_of[::-1])[::-1]  # the last take longest
+        return bk.map_chunks(function, all_of[::-1])[::-1]  # the last ones take longest
     with bk.narrow_block():
         return [function(one) for one in all_of]
 
 
 def _fragments(
-    graphs: CutGraphs, values: Any, vectors: Any, seed: int, wanted: Resolution
-) -> tuple[Any, int]:
-    """Cut the graph at one resolution; the borders of fragments move to where it is thin."""
+    graphs: CutGraphs, values: Array, vectors: Array, seed: int, wanted: Resolution
+) -> tuple[Array, int]:
+    """Make fragments at one resolution; their borders move to where the graph is thin."""
     fragment, k = fragments(values, vectors, wanted, seed)
     return polished(graphs.near, fragment, k, rounds=1)[0], k
 
 
-def _merged(graphs: CutGraphs, found: tuple[Any, int]) -> Tree:
-    """Merge fragments."""
+def _merged(graphs: CutGraphs, found: tuple[Array, int]) -> Tree:
+    """Merge fragments, and return the tree."""
     fragment, k = found
     return merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part())
 
@@ -242,9 +246,9 @@ def _decisive(trees: list[Tree]) -> np.ndarray:
 def _of_most_clusters(
     graphs: CutGraphs, trees: list[Tree], least: int, log_alpha: float
 ) -> tuple[Tree, int]:
-    """Return the largest number of clusters that passes, at least `least`, and the tree for it.
+    """Return the tree and the largest number of clusters that passes, at least `least`.
 
-    The p of jumps that do not hold is corrected in the trees.
+    The p of jumps that do not count (see `jumps`) is changed in the trees.
     """
     while True:
         log_p = _decisive(trees)
@@ -258,15 +262,15 @@ def _of_most_clusters(
 
 
 def _of_least_p(trees: list[Tree], k: int) -> Tree:
-    """Return the tree whose k clusters have the least p, of equal ones the least ratio."""
+    """Return the tree whose k clusters have the least p; among equal p, the least ratio."""
     able = [tree for tree in trees if tree.n_leaves >= k]
     return min(able, key=lambda tree: (tree.log_p[k - 1], tree.ratio[k - 1]))
 
 
 def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
-    """Return the first tree with clear gaps between k clusters, or else the first with so many.
+    """Return the first tree with clear gaps between k clusters, else the first with k clusters.
 
-    Where gaps are not clear, p says little about which clustering is best.
+    If gaps are not clear, p says little about which clustering is best.
     """
     able = [tree for tree in trees if tree.n_leaves >= k]
     return next((tree for tree in able if tree.log_p[k - 1] <= log_alpha), able[0])
@@ -274,10 +278,10 @@ def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
 
 def _polish(
     graphs: CutGraphs, tree: Tree, k: int, least: int, log_alpha: float
-) -> tuple[Tree, Any, list[float]]:
-    """Polish the k clusters of a tree; merge down to `least` where a gap is no longer clear.
+) -> tuple[Tree, Array, list[float]]:
+    """Polish the k clusters of a tree; merge, down to `least`, while a gap is no longer clear.
 
-    Returns the tree of the polished clusters, of all rows; the shares of walks (m, k'), in the
+    Returns the tree of the polished clusters, for all rows; the shares of walks (m, k'), in the
     order of its clusters; and the log p of each level that was given up.
     """
     bk = backend_of(tree.leaf)
@@ -318,7 +322,7 @@ def _polish(
 def _step(
     tree: Tree, log_p: np.ndarray, level: int, k: int, wish: _Wish, *, limit_reached: bool
 ) -> Candidate:
-    """Return a row of the path."""
+    """Return the row of the path for one level of the tree."""
     own = float(tree.log_p[level - 1])
     pair = tree.next_pair(level) if level > 1 else None
     decisive = float(log_p[level - 1])
@@ -331,10 +335,10 @@ def _step(
 def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: _Wish) -> str:
     if wish.n_clusters is not None:
         if level < wish.n_clusters:
-            return f"only {level} clusters of the rows can be told apart: no more are possible"
+            return f"only {level} clusters can be distinguished: no more are possible"
         return "fixed by n_clusters: not tested"
     if level == k < wish.min_clusters:
-        return f"only {level} clusters of the rows can be told apart: no more are possible"
+        return f"only {level} clusters can be distinguished: no more are possible"
     if level == 1:
         return "start: one cluster, nothing to test"
     if level == wish.min_clusters:
@@ -342,6 +346,7 @@ def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: 
     if level > k:
         if wish.powerless:
             return NO_POWER
+        assert pair is not None
         return f"rejected: no clear gap between clusters {pair[0]} and {pair[1]}"
     if own <= wish.log_alpha:
         return "accepted: a clear gap between every two clusters"
@@ -349,15 +354,15 @@ def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: 
 
 
 def _warn_of_the_test(graphs: CutGraphs, alpha: float, powerless: bool) -> None:  # noqa: FBT001
-    """Say that no split can be accepted, and what would help; or that p may be wrong."""
+    """Warn that no split can be accepted, and what would help; or that p may be wrong."""
     S = graphs.near.S
     m, n_entries = S.shape[0], S.nnz / max(S.shape[0], 1)
     if not powerless:
         if m < TRIED_ROWS or n_entries < TRIED_ENTRIES:
             warn(
                 f"the cut test was calibrated on graphs of at least {TRIED_ROWS} rows with "
-                f"{TRIED_ENTRIES} entries each, and this one has {m} rows with {n_entries:.1f} in "
-                "the mean: p may be too small, or too large.",
+                f"{TRIED_ENTRIES} entries each. This graph has {m} rows with {n_entries:.1f} on "
+                "average: p may be too small, or too large.",
                 CalibrationWarning,
             )
         return
@@ -365,7 +370,7 @@ def _warn_of_the_test(graphs: CutGraphs, alpha: float, powerless: bool) -> None:
         f"{graphs.n_distinct} rows are too few for a split to be accepted at alpha={alpha:g}: each "
         f"is joined to {graphs.least_neighbors:.0f} others or more, and two perfectly separated "
         f"clusters would reach log10 p = {graphs.attainable_log_p() / math.log(10):.2f}. 'One "
-        "cluster' then means 'not enough evidence'. Use more rows, or a graph of fewer edges, or "
+        "cluster' then means 'not enough evidence'. Use more rows, a graph with fewer edges, or "
         "n_clusters=k.",
         PowerWarning,
     )

@@ -6,15 +6,18 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Integral
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from specialk_gpu._progress import logger
 from specialk_gpu._result import NO_POWER, Candidate, LimitWarning, PowerWarning, SelectionPath
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
 
@@ -22,7 +25,7 @@ __all__ = ["STOPPING", "Sweep", "by_size", "decide", "sweep"]
 
 
 STOPPING = ("first", "watershed")
-RUN_BYTES = 128  # of a run of k-means, for each row
+RUN_BYTES = 128  # memory of one run of k-means, for each row
 
 
 class Sweep(NamedTuple):
@@ -31,17 +34,17 @@ class Sweep(NamedTuple):
     Attributes
     ----------
     n_clusters : int
-        The decision.
+        The chosen k.
     labels : int32 array of shape (m,)
     path : SelectionPath
     limit_reached : bool
-        Whether the search ended at `max_clusters` with that split still accepted.
+        Whether the search ended at `max_clusters` while the split was still accepted.
     timings : dict
-        Seconds in "kmeans" and "bounds".
+        Seconds spent in "kmeans" and "bounds".
     """
 
     n_clusters: int
-    labels: Any
+    labels: Array
     path: SelectionPath
     limit_reached: bool
     timings: dict[str, float]
@@ -55,16 +58,16 @@ def decide(
     Parameters
     ----------
     ks : sequence of int
-        Consecutive numbers of clusters. Where they start at 2, k = 1 is possible too; the
-        smallest is otherwise taken to be right.
+        Consecutive numbers of clusters. If they start at 2, the answer can also be 1. Otherwise
+        the smallest is accepted without a test.
     log_p : sequence of float
-        Natural logarithms, one for each k.
+        Natural logarithms of the bounds, one for each k.
     alpha : float
         Level of the test.
     stopping : {"first", "watershed"}
-        "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds alpha.
+        "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds `alpha`.
         "watershed" makes a rule of the paper's closing remark: the last k before the largest drop
-        in certainty, 1 - p, whatever alpha; of equal drops the last.
+        in certainty, 1 - p. It ignores `alpha`. If drops are equal, the last one counts.
 
     Returns
     -------
@@ -106,7 +109,7 @@ def decide(
 
 @on_its_device
 def sweep(
-    D: Any,
+    D: ArrayLike,
     *,
     alpha: float = 0.01,
     n_clusters: int | None = None,
@@ -117,9 +120,9 @@ def sweep(
     n_pairs: int | None = None,
     n_kmeans_components: int | None = 50,
     n_init: int = 10,
-    random_state: Any = None,
+    random_state: Seed = None,
 ) -> Sweep:
-    """Cluster D for rising k until a split is one too many [HD19, Algorithm 1].
+    """Cluster D for increasing k until the bound rejects a split [HD19, Algorithm 1].
 
     Parameters
     ----------
@@ -128,21 +131,20 @@ def sweep(
     alpha : float
         Level of the test, in (0, 1).
     n_clusters : int, optional
-        Cluster for this k alone and skip the decision.
+        Cluster for this k only and skip the decision.
     min_clusters, max_clusters : int
-        Bounds on k. The smallest is taken to be right; ending at the largest warns.
+        Bounds on k. The smallest is accepted without a test; ending at the largest warns.
     full_path : bool
-        Go on to `max_clusters` after the decision, so that a person can read the path.
+        Continue up to `max_clusters` after the decision, so that a person can read the path.
     stopping : {"first", "watershed"}
         See `decide`. "watershed" implies `full_path`.
     n_pairs : int, optional
-        Compute the bound of the pairs of highest cut only (10 in the authors' code); by default of
-        all.
+        Compute the bound only for this many pairs of highest cut (10 in the authors' code);
+        None uses all pairs.
     n_kmeans_components : int, optional
-        Cluster on the columns of largest norm; None takes all. The bound takes all columns.
+        Cluster on this many columns of largest norm; None uses all. The bound uses all columns.
     n_init : int
-        Restarts of k-means for each k, and three times the swaps in each round after them; 1 goes
-        without swaps.
+        Restarts of k-means for each k; each round of swaps makes a third as many, and none for 1.
     random_state : int, RandomState or None
 
     Returns
@@ -152,16 +154,16 @@ def sweep(
     Raises
     ------
     ValueError, TypeError
-        If an argument is out of range, or D not finite.
+        If an argument is out of range, or `D` is not finite.
 
     Warns
     -----
     PowerWarning
         If two perfectly separated clusters, each with its share of the columns, would not be
-        accepted at this alpha.
+        accepted at this `alpha`.
     LimitWarning
         If the search ends at `max_clusters`, or with more clusters than the square root of the
-        rows.
+        number of rows.
     """
     bk = backend_of(D)
     D = bk.asarray(D)
@@ -169,7 +171,7 @@ def sweep(
     counts |= {"n_clusters": n_clusters, "min_clusters": min_clusters, "max_clusters": max_clusters}
     _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping, counts)
     m, n = D.shape
-    n_clusters = None if n_clusters is None else int(n_clusters)  # of NumPy, perhaps
+    n_clusters = None if n_clusters is None else int(n_clusters)  # may be a NumPy integer
     min_clusters, max_clusters = int(min_clusters), int(max_clusters)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
@@ -182,7 +184,7 @@ def sweep(
     to_the_end = full_path or stopping == "watershed"
     window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
-    # a k has its own seed, wherever it is tried; the first is that of the sample
+    # each k has its own seed, in every window; the first seed is that of the sample
     seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
     columns = _largest_columns(bk, D, n_kmeans_components)
     steps: list[Candidate] = []
@@ -199,12 +201,12 @@ def sweep(
         steps.append(step._replace(accepted=accepted, reason=reason))
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
-            break  # what was tried beyond is thrown away
+            break  # larger k of this window are not used
     return _conclude(steps, alpha, stopping, n_clusters, min(max_clusters, m), timings)
 
 
 def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
-    """Say that no split can be accepted, and what would help."""
+    """Warn that no split can be accepted, and say what would help."""
     warn(
         f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: two "
         "perfectly separated clusters, each with its share of the columns, would reach log10 p = "
@@ -214,26 +216,28 @@ def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
     )
 
 
-def _bounded(k: int, found: KMeans, labels: Any, bound: tuple[float, Any]) -> Candidate:
-    """Return a step with its bound, without the decision."""
+def _bounded(
+    k: int, found: KMeans, labels: Array, bound: tuple[float, tuple[int, int] | None]
+) -> Candidate:
+    """Return the row of the path for k, with its bound but without the decision."""
     log_p, pair = bound
     if math.isnan(log_p):
         msg = f"the bound is not finite at k = {k}: the embedding has entries that are not."
         raise FloatingPointError(msg)
     step = Candidate(k, log_p, pair, False, "", labels, None, log_p, found.inertia)  # noqa: FBT003
-    if int(found.centers.shape[0]) < k:  # two of the clusters asked for are certainly one
+    if int(found.centers.shape[0]) < k:  # fewer distinct rows than k
         return step._replace(log_p=0.0, log_zz_top=0.0)
     return step
 
 
 def _check_arguments(
-    D: Any,
+    D: Array,
     alpha: float,
     n_clusters: int | None,
     min_clusters: int,
     max_clusters: int,
     stopping: str,
-    counts: dict[str, Any],
+    counts: dict[str, int | None],
 ) -> None:
     if D.ndim != 2 or 0 in D.shape:
         msg = f"D must have rows and columns, got shape {D.shape}."
@@ -271,8 +275,8 @@ def _check_arguments(
         raise ValueError(msg)
 
 
-def _largest_columns(bk: Any, D: Any, n_columns: int | None) -> Any:
-    """Return the columns of largest norm, in their order, in float64."""
+def _largest_columns(bk: Backend, D: Array, n_columns: int | None) -> Array:
+    """Return the columns of largest norm, in their original order, in float64."""
     xp = bk.xp
     if n_columns is None or n_columns >= D.shape[1]:
         return xp.ascontiguousarray(D, dtype=np.float64)
@@ -284,22 +288,22 @@ def _largest_columns(bk: Any, D: Any, n_columns: int | None) -> Any:
     return D[:, chosen].astype(np.float64)
 
 
-def _window(bk: Any, m: int, n_init: int, n_wanted: int) -> int:
-    """Return how many k to try at once: what the backend likes, or is wanted anyway, and fits."""
+def _window(bk: Backend, m: int, n_init: int, n_wanted: int) -> int:
+    """Return how many k to try at once: the backend's number or `n_wanted`, if memory allows."""
     fitting = min(bk.free_memory() // 2, bk.sweep_bytes) // (RUN_BYTES * m * max(n_init, 1))
     return max(1, min(max(bk.sweep_window, n_wanted), fitting))
 
 
 def _tries(
-    D: Any,
-    columns: Any,
+    D: Array,
+    columns: Array,
     windows: Iterable[range],
-    seeds: Any,
+    seeds: np.ndarray,
     n_init: int,
-    n_pairs: Any,
-    timings: Any,
-) -> Iterator[tuple[int, KMeans, Any, tuple[float, tuple[int, int] | None]]]:
-    """Yield k, its clustering, labels by size, and largest bound, once its window is computed."""
+    n_pairs: int | None,
+    timings: dict[str, float],
+) -> Iterator[tuple[int, KMeans, Array, tuple[float, tuple[int, int] | None]]]:
+    """Yield k, its clustering, labels by size, and largest bound, window by window."""
     bk = backend_of(D)
     for ks in windows:
         clock = time.perf_counter()
@@ -315,17 +319,17 @@ def _tries(
         yield from zip(ks, tried, labels, bounds, strict=True)
 
 
-def by_size(xp: Any, labels: Any, k: int) -> Any:
-    """Renumber the clusters by falling size, of equal sizes the one met first, the empty last.
+def by_size(xp: ModuleType, labels: Array, k: int) -> Array:
+    """Renumber the clusters by decreasing size; ties by first row, empty clusters last.
 
-    `labels` are of shape (m,), or (P, m) for several clusterings of at most k clusters each.
+    `labels` has shape (m,), or (P, m) for several clusterings of at most k clusters each.
     """
     given, labels = labels, labels.reshape(-1, labels.shape[-1])
     P, m = labels.shape
     offsets = xp.arange(0, P * k, k)[:, None]
-    small = labels.astype(np.int16) if k <= np.iinfo(np.int16).max else labels  # sorted sooner
+    small = labels.astype(np.int16) if k <= np.iinfo(np.int16).max else labels  # sorts faster
     order = xp.argsort(small, axis=1, kind="stable")
-    labels = labels + offsets  # the clusterings do not share a number
+    labels = labels + offsets  # so that clusterings share no number
     in_order = xp.take_along_axis(labels, order, axis=1).ravel()
     start = xp.searchsorted(in_order, xp.arange(P * k + 1))
     first = order.ravel()[xp.minimum(start[:-1], P * m - 1)]
@@ -348,16 +352,16 @@ def _reason(
     if n_clusters is not None:
         return "fixed by n_clusters: not tested"
     if n_found < k:
-        return f"only {n_found} of the rows can be told apart: no more clusters are possible"
+        return f"only {n_found} rows are distinct: no more clusters are possible"
     if k == 1:
-        return "accepted: one cluster leaves no pair to test"
+        return "start: one cluster, nothing to test"
     if k == min_clusters:
         return "accepted: fixed by min_clusters"
     if powerless and log_p > log_alpha:
         return NO_POWER
     if log_p <= log_alpha:
         return "accepted: every pair's bound is at most alpha"
-    return "rejected: the bound of this pair is above alpha, so they may be one cluster"
+    return "rejected: the bound of this pair is above alpha; the two may be one cluster"
 
 
 def _conclude(
@@ -368,8 +372,8 @@ def _conclude(
     max_clusters: int,
     timings: dict[str, float],
 ) -> Sweep:
-    """Decide, and say so where the limit on k was what ended the search."""
-    log_p = [-math.inf]  # the first is taken to be right
+    """Choose k, and warn if the limit on k ended the search."""
+    log_p = [-math.inf]  # the first is accepted without a test
     log_p += [step.log_p for step in steps[1:]]
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, stopping=stopping)
     step = next(step for step in steps if step.k == chosen)
@@ -383,7 +387,7 @@ def _conclude(
             LimitWarning,
         )
     n_labels = int(step.labels.max()) + 1
-    if n_labels < step.k:  # rows are equal: as many as there are
+    if n_labels < step.k:  # fewer distinct rows than k
         steps[steps.index(step)] = step._replace(k=n_labels)
     if n_clusters is None and n_labels > max(2, math.isqrt(int(step.labels.shape[0]))):
         warn(

@@ -1,56 +1,57 @@
-"""Valleys: whether rows are rare half-way between two clusters, along the line that joins them.
+"""Valleys: places with few rows half-way between two clusters, on the line that joins them.
 
-A cut of a short cluster, as clusters in many dimensions are, says little. But along the line from
-the mean of one cluster to that of the other, rows of two clusters lie on two peaks with a valley
-between them. Rows of one cluster with a log-concave density have a single peak along any line, and
-still have it if only those in a convex region are counted [Pre73].
+Clusters in many dimensions are short, and the cut of a short cluster is weak evidence. But along
+the line from the mean of one cluster to that of the other, two clusters have two peaks with a
+valley between them. One cluster with a log-concave density has a single peak along any line, even
+if only the rows in a convex region are counted [Pre73].
 
-So that no row is counted by what was made of it, the rows are divided into two halves. The means of
-one half give the line and the region; the rows of the other half are counted in three windows: one
-where they are rare, and one on either side. Where these are is chosen in the first half. If there
-is one peak, the density in the middle is at least the mean density on one of the two sides, and a
-row that is in one of these windows is in the middle one with a known probability or a greater. So p
-is binomial, with the side of fewer rows. Both halves take both parts, and their counts are added.
+The rows are divided into two halves, so that no row is counted in windows that it helped to choose.
+The means of one half give the line and the region, and its rows give three windows: a valley with
+few rows, and one on either side. The rows of the other half are counted in these windows. If there
+is one peak, the density in the valley is at least the mean density on one of the two sides. Then a
+row in these two windows is in the valley with at least a known probability. So p is binomial, with
+the side that has fewer rows. Then the halves swap roles, and the counts are added.
 
-The region is what lies nearer to the point half-way than to the mean of any other cluster,
-whichever cluster its rows were put in: where a third cluster was cut from between two, they would
-have a valley without being two clusters.
+The region holds the rows nearer to the midpoint of the two means than to the mean of any other
+cluster, whichever cluster the rows are in. Otherwise, if a third cluster was cut out between two
+pieces, these would have a valley without being two clusters.
 
-Curved clusters have valleys of their own. In few dimensions, where they are met, the rows in a
-valley have to be spread about the line (`Valleys.are_bent`), and between long clusters the valley
-has to be deeper than that of a ring.
+Curved clusters have valleys of their own. They occur in few dimensions. There the rows in a valley
+must be spread around the line (`Valleys.are_bent`), and between long clusters the valley must be
+deeper than that of a ring.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtr
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array
 
 __all__ = ["Valleys", "halves", "in_windows", "valley_log_p"]
 
-BINS = 32  # along the line, from one mean to the other; as many on either side of them
-VALLEY, SIDE = 10, 16  # bins of the window in the middle, and of those on its sides
-SMOOTH = 7  # bins by which windows are moved, and counts averaged, where they are chosen
-MARGIN = 0.45  # of the way from the point half-way to another mean, up to which rows are counted
-SHALLOW = 0.93  # density of a valley, for each in the lower peak, up to which it is none
-DEEP = 0.5  # density of a valley, for each in the lower peak, that bent clusters have of themselves
-BENT = 0.8  # deviations between the rows of a valley and the line, from which a pair is bent
-HALF_DEVIATION, ON_THE_LINE = 0.5, 0.15  # share of these rows that must be so near to the line
-FEWEST = 3  # rows of a cluster in either half
+BINS = 32  # bins along the line from one mean to the other; as many beyond each mean
+VALLEY, SIDE = 10, 16  # widths in bins of the window in the middle, and of those on its sides
+SMOOTH = 7  # to choose windows, counts are averaged over windows moved by up to so many bins
+MARGIN = 0.45  # rows count up to this share of the way from the midpoint to another mean
+SHALLOW = 0.93  # a valley must have a lower density, relative to the lower peak
+DEEP = 0.5  # the same if clusters may be bent: the density of the valley of a bent cluster
+BENT = 0.8  # a pair is bent if its valley is further off the line, in standard deviations
+HALF_DEVIATION, ON_THE_LINE = 0.5, 0.15  # so near to the line must be this share of the valley
+FEWEST = 3  # smallest number of rows of a cluster in each half
 LEAST_P = 1e-300
-CHUNK = 2**20  # pairs times rows, or entries of rows, that are looked at together
+CHUNK = 2**20  # pairs times rows, or entries of rows, that are processed together
 
 
-def halves(X: Any, chunk: int = CHUNK) -> Any:
-    """Divide rows (m, d) into two halves, whatever their order, and return a bool array (m,).
+def halves(X: Array, chunk: int = CHUNK) -> Array:
+    """Divide rows (m, d) into two halves, independent of their order; return a bool array (m,).
 
-    Their projections on a random line are sorted, and every other row is in the second half.
+    The projections of the rows on a random line are sorted; every other row is in the second half.
     """
     bk = backend_of(X)
     direction = bk.asarray(np.random.default_rng(0).standard_normal(X.shape[1]))
@@ -66,43 +67,43 @@ class _Means(NamedTuple):
     Attributes
     ----------
     products : array of shape (n, m)
-        Of a row with the mean of a node's rows in the other half.
+        Products of each row with the mean of a node's rows in the other half.
     inner : array of shape (n, n)
-        Products of means, of one half with those of the other: so that chance in one half does not
-        make them larger.
+        Products of the means of one half with those of the other, so that chance in one half does
+        not make them larger.
     known : bool array of shape (n,)
-        Whether there are at least 3 rows in either half.
+        Whether the node has at least 3 rows in each half.
     nearest, who : arrays of shape (3, m)
-        The three nodes nearest to each row, and product less half the square of their means; of
-        shape (0, m) if there are two nodes.
+        The three nodes nearest to each row (`who`), and for each the product with its mean minus
+        half the square of the mean (`nearest`). The shape is (0, m) if there are two nodes.
     """
 
-    products: Any
-    inner: Any
-    known: Any
-    nearest: Any
-    who: Any
+    products: Array
+    inner: Array
+    known: Array
+    nearest: Array
+    who: Array
 
 
 class Valleys:
-    """The means of the parts of a set, and of unions of them, and the valleys between two.
+    """The means of parts and of unions of parts (nodes), and the valleys between two nodes.
 
     Parameters
     ----------
     X : float array of shape (m, d)
     half : bool array of shape (m,)
-        Of `halves`.
+        The result of `halves`.
     part : int32 array of shape (m,)
-        The part of each row, in 0, ..., K - 1; unions have the numbers that follow.
+        The part of each row, in 0, ..., K - 1. Unions get the next numbers.
     K : int
 
     Notes
     -----
-    Holds 2 K m products. Costs two products of X with 2 K columns, and for each pair some passes
-    over the rows.
+    Stores 2 K m products. Costs two products of `X` with 2 K columns, and some passes over the rows
+    for each pair.
     """
 
-    def __init__(self, X: Any, half: Any, part: Any, K: int) -> None:
+    def __init__(self, X: Array, half: Array, part: Array, K: int) -> None:
         self._bk = bk = backend_of(X)
         xp, (m, d) = bk.xp, X.shape
         self.n_nodes = K
@@ -116,26 +117,27 @@ class Valleys:
         self._sums, self._counts = xp.zeros((2, 2 * K, d)), xp.zeros((2, 2 * K))
         self._sums[0, :K], self._sums[1, :K] = first, second
         self._counts[:, :K] = bk.bin_sums(number, xp.ones(m), 2 * K).reshape(2, K)
-        self._dots = xp.empty((2 * K, m))  # of a row, and the sum of a node in the other half
+        self._dots = xp.empty((2 * K, m))  # of a row with the sum of a node in the other half
         for own, rows in _in_chunks(X, mean):
             self._dots[:K, own] = xp.where(half[own], first @ rows.T, second @ rows.T)
 
     def unite(self, a: int, b: int) -> None:
-        """Make the union of two nodes, with the next number."""
+        """Make the union of two nodes; it gets the next number."""
         new = self.n_nodes
         self.n_nodes += 1
         for known in (self._counts, self._sums):
             known[:, new] = known[:, a] + known[:, b]
         self._bk.xp.add(self._dots[a], self._dots[b], out=self._dots[new])
 
-    def counts(self, pairs: np.ndarray, nodes: np.ndarray) -> Any:
-        """Count rows by pair (p, 2), half and place on the line.
+    def counts(self, pairs: np.ndarray, nodes: np.ndarray) -> Array:
+        """Count the rows of pairs by half and by place on the line.
 
         Parameters
         ----------
         pairs : int array of shape (p, 2)
         nodes : int array of shape (n,)
-            All clusters, these among them; those of fewer than 3 rows in a half do not count.
+            All clusters, including those of the pairs. Clusters with fewer than 3 rows in a half
+            do not count.
 
         Returns
         -------
@@ -152,10 +154,10 @@ class Valleys:
         return found.reshape(-1, 2, 3 * BINS)
 
     def are_bent(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Say of pairs (p, 2) whether the rows in the valley are not spread about the line.
+        """Return for pairs (p, 2) whether the rows in the valley are not spread around the line.
 
-        They are not, if they lie to one side of it, as in an arc, or all around it, as in a ring.
-        Moves the rows in windows to the host: they should have few columns.
+        They are not if they lie to one side of it, as in an arc, or all around it, as in a ring.
+        Moves the rows in windows to the host, so they should have few columns.
         """
         bk, xp, chosen, done = self._bk, self._bk.xp, [], 0
         means, ends = self._means(nodes), self._places(pairs, nodes)
@@ -183,18 +185,18 @@ class Valleys:
         return found
 
     def _in_chunks(self, ends: np.ndarray) -> list[np.ndarray]:
-        """Divide pairs (p, 2) into some that are looked at together."""
+        """Divide pairs (p, 2) into chunks that are processed together."""
         n_chunks = -(-len(ends) * self._half.size // CHUNK)
         return np.array_split(ends, min(n_chunks, len(ends))) if len(ends) else []
 
     def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
-        """Return where the ends of pairs are among nodes."""
+        """Return the positions of the two nodes of each pair in `nodes`."""
         place = np.full(self._counts.shape[1], -1)
         place[nodes] = np.arange(nodes.size)
         return place[pairs]
 
     def _means(self, nodes: np.ndarray) -> _Means:
-        """Return what is known of the means of nodes, the products of rows with these, and more."""
+        """Return the means of nodes: their products with rows and each other, and nearest nodes."""
         xp = self._bk.xp
         n, m = nodes.size, self._half.size
         counts = self._counts[:, nodes]
@@ -204,7 +206,7 @@ class Valleys:
         both = means[0] @ means[1].T
         products = self._dots[nodes] / xp.where(self._half, *counts)
         inner = (both + both.T) / 2
-        most = min(3, n) if n > 2 else 0  # in a pair of two clusters all rows are counted
+        most = min(3, n) if n > 2 else 0  # with two clusters, all rows count
         nearest, who = xp.full((most, m), -np.inf), xp.full((most, m), -1)
         if most:
             score = xp.where(known[:, None], products - xp.diag(inner)[:, None] / 2, -np.inf)
@@ -214,10 +216,10 @@ class Valleys:
                 score[top[0], xp.arange(m)] = -np.inf
         return _Means(products, inner, known, nearest, who)
 
-    def _region(self, means: _Means, ends: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """Return pairs, rows, places on the line, and which of these entries count.
+    def _region(self, means: _Means, ends: np.ndarray) -> tuple[Array, Array, Array, Array]:
+        """Return pairs, rows, places on the line, and a mask of the entries that count.
 
-        On the host rows that do not count are mostly left out.
+        On the host, most rows that do not count are left out.
         """
         bk, xp = self._bk, self._bk.xp
         inner, (n, m) = means.inner, means.products.shape
@@ -246,8 +248,8 @@ class Valleys:
         return pair, row, xp.where(inside, place, 0).astype(np.int64), inside
 
 
-def _in_chunks(X: Any, mean: Any, size: int = CHUNK) -> Iterator[tuple[slice, Any]]:
-    """Yield rows as float64, some at a time, with where they are."""
+def _in_chunks(X: Array, mean: Array | float, size: int = CHUNK) -> Iterator[tuple[slice, Array]]:
+    """Yield slices, and their rows in float64 minus the mean."""
     step = max(1, size // X.shape[1])
     for start in range(0, X.shape[0], step):
         own = slice(start, start + step)
@@ -255,11 +257,11 @@ def _in_chunks(X: Any, mean: Any, size: int = CHUNK) -> Iterator[tuple[slice, An
 
 
 def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
-    """Say it of rows (n, d) in the valley and in the windows on both sides, and their places.
+    """Return whether a pair is bent, from the rows (n, d) in its three windows and their places.
 
-    The line goes through the rows of the windows on both sides, and deviations are those off it of
-    all windows. The rows in the valley may lie to one side; or there are none in the middle, in the
-    direction in which they are widest beside the others.
+    The line is fitted through the rows of all windows, and deviations are measured from it. The
+    pair is bent if the rows in the valley lie to one side; or if few of them are in the middle, in
+    the direction in which they are widest compared with the rows beside the valley.
     """
     if not sizes.all():
         return bool(sizes[0])  # without rows in the valley nothing is bent
@@ -273,7 +275,7 @@ def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
     known = values > 0.01 * values[-1]
     if not known.any():
         return False  # all rows are on the line
-    axes = axes[:, known] / np.sqrt(values[known])  # in which own and beside are of one size
+    axes = axes[:, known] / np.sqrt(values[known])  # in which own + beside is the identity
     squared = ((offset @ axes) ** 2).sum()
     shares, turned = np.linalg.eigh(axes.T @ own @ axes)
     widest = (valley - valley.mean(axis=0) + offset) @ axes @ turned[:, -1]
@@ -283,23 +285,23 @@ def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
 
 
 def _covariance(Y: np.ndarray) -> np.ndarray:
-    """Return the covariance (d, d) of rows."""
+    """Return the covariance (d, d) of rows (n, d)."""
     Y = Y - Y.mean(axis=0)
     return Y.T @ Y / len(Y)
 
 
-def in_windows(counts: Any) -> Any:
-    """Count the rows in valleys, and beside them: those of one half, in windows of the other.
+def in_windows(counts: Array) -> Array:
+    """Count the rows in valleys and beside them: rows of one half in the windows of the other.
 
     Parameters
     ----------
     counts : float64 array of shape (p, 2, 3 BINS)
-        Of `Valleys.counts`.
+        The result of `Valleys.counts`.
 
     Returns
     -------
     float64 array of shape (2, p)
-        Rows in the valley, and on the side where they are fewer; of both halves together.
+        Number of rows in the valley, and on the side that has fewer; both halves together.
     """
     xp = backend_of(counts).xp
     found = xp.zeros((2, counts.shape[0]))
@@ -320,14 +322,14 @@ def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     rows : float64 array of shape (2, p), on the host
-        Of `in_windows`.
+        The result of `in_windows`.
     deep : bool array of shape (p,)
-        Whether the valley has to be deeper than that of a bent cluster.
+        Whether the valley must be deeper than that of a bent cluster.
 
     Returns
     -------
     float64 array of shape (p,)
-        0 where no rows were counted.
+        It is 0 where no rows were counted.
     """
     depth = np.where(deep, DEEP, SHALLOW)
     valley, side = rows
@@ -336,10 +338,10 @@ def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:
     return np.log(np.clip(p, LEAST_P, 1.0))
 
 
-def _windows(counts: Any) -> tuple[Any, Any, Any]:
-    """Return where the valley, and the windows on its left and right, begin in (p, 3 BINS).
+def _windows(counts: Array) -> tuple[Array, Array, Array]:
+    """Return the first bins (p,) of the valley and of the windows on its left and right.
 
-    The middle of the valley is between the two means.
+    `counts` has shape (p, 3 BINS). The whole valley lies between the two means.
     """
     xp = backend_of(counts).xp
     valley, side = _in_window(counts, VALLEY), _in_window(counts, SIDE)
@@ -356,8 +358,8 @@ def _windows(counts: Any) -> tuple[Any, Any, Any]:
     return start, before, after
 
 
-def _in_window(counts: Any, width: int) -> Any:
-    """Return the counts in windows of a width, by where these begin, in the mean of near ones."""
+def _in_window(counts: Array, width: int) -> Array:
+    """Return the counts in windows of a width by their first bin, averaged over nearby windows."""
     xp = backend_of(counts).xp
     below = _sums_below(counts)
     found = below[:, width:] - below[:, :-width]
@@ -368,7 +370,7 @@ def _in_window(counts: Any, width: int) -> Any:
     return (below[:, n:] - below[:, :-n]) / n
 
 
-def _sums_below(counts: Any) -> Any:
-    """Return the sums of the columns before each, and of all."""
+def _sums_below(counts: Array) -> Array:
+    """Return, for each column and for the end, the sum of the columns before it."""
     xp = backend_of(counts).xp
     return xp.concatenate([xp.zeros((counts.shape[0], 1)), xp.cumsum(counts, axis=1)], axis=1)

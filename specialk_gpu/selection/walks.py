@@ -1,63 +1,66 @@
-"""A graph that is ready to be cut, lazy walks on it, and parts that hang together."""
+"""A graph prepared for cuts, lazy walks on it, and the connected parts of clusters."""
 
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.affinity import normalised, rows_of_entries
 
 __all__ = ["CutGraph", "connected_parts", "prepare", "walk"]
 
-N_STEPS = 10  # of a lazy walk: each step stays with probability one half
-PIECE = 0.1  # share of a part from which a component of it is a part of its own
-ALIKE = 5  # more rows than that must have the same neighbours, or twins are left alone
+N_STEPS = 10  # steps of a lazy walk; each one stays on its row with probability one half
+PIECE = 0.1  # a component with at least this share of its cluster is a part of its own
+ALIKE = 5  # twins are used only if more rows than this have the same neighbours
 
 
 class CutGraph(NamedTuple):
-    """A graph, ready to be cut.
+    """A graph prepared for cuts.
 
     Attributes
     ----------
     S : csr_matrix of shape (m, m)
-        Similarities divided by the roots of the degrees, in multiples of 2^-31.
+        Similarities divided by the square roots of the degrees, in multiples of 2^-31.
     steps : csr_matrix of shape (m, m)
-        S, its rows scaled to sums of one half: what a step of a lazy walk does that does not stay.
-        On the host its rows and columns are in an order that keeps neighbours together.
+        `S` with rows scaled to sums of one half: the moving half of a step of a lazy walk. On the
+        host, its rows and columns are in an order that keeps neighbours together.
     order, place : int arrays of shape (m,), or None
-        The row of S at each place of `steps`, and the place of each row; None where they are equal.
+        The row of `S` at each place of `steps`, and the place of each row. None if the order is the
+        same.
     entry_row : int array of shape (nnz,)
-        The row of each entry of S.
+        The row of each entry of `S`.
     row, column, weight : arrays of shape (e,)
-        Its edges, each once.
+        The edges, each listed once.
     twins : float64 array of shape (m,), or None
-        A number that rows share whose neighbours are the same; None where there are few such rows.
+        A number for each row. Twins, rows with the same neighbours, share it. None if few rows have
+        twins.
     """
 
-    S: Any
-    steps: Any
-    order: Any
-    place: Any
-    entry_row: Any
-    row: Any
-    column: Any
-    weight: Any
-    twins: Any = None
+    S: Sparse
+    steps: Sparse
+    order: Array | None
+    place: Array | None
+    entry_row: Array
+    row: Array
+    column: Array
+    weight: Array
+    twins: Array | None = None
 
 
-def prepare(W: Any, *, twins: bool = False) -> CutGraph:
-    """Prepare a symmetric csr_matrix (m, m) of similarities; a row's own entry does not count.
+def prepare(W: Sparse, *, twins: bool = False) -> CutGraph:
+    """Prepare a symmetric csr_matrix (m, m) of similarities for cuts; the diagonal is ignored.
 
-    `twins` says to look for rows with the same neighbours; it is meant for graphs that are given,
-    as graphs of nearest neighbours have few of them. W is not changed, and trusted;
-    `specialk_gpu.affinity_matrix` checks one.
+    With `twins`, rows with the same neighbours are looked for. This is meant for given graphs,
+    because kNN graphs have few of them. `W` is neither changed nor checked;
+    `specialk_gpu.affinity_matrix` checks a matrix.
     """
     bk = backend_of(W)
     xp = bk.xp
-    W = W.astype(np.float64)  # a copy; CuPy before 14.2 takes no `copy`
+    W = W.astype(np.float64)  # makes a copy; CuPy before 14.2 has no `copy` argument
     row = rows_of_entries(W, "similarities")
     if bool((row == W.indices).any()):
         other = row != W.indices
@@ -65,7 +68,7 @@ def prepare(W: Any, *, twins: bool = False) -> CutGraph:
         W = bk.sparse.csr_matrix(content, shape=W.shape)
         row = row[other]
     S = normalised(W)
-    # multiples of 2^-31: sums of up to 2^22 of them are exact, in any order, as atomics need it
+    # multiples of 2^-31: sums of up to 2^22 of them are exact in any order, as atomics require
     S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
     degree = bk.bin_sums(row, S.data, S.shape[0])
     step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)
@@ -74,7 +77,7 @@ def prepare(W: Any, *, twins: bool = False) -> CutGraph:
     if order is not None:
         place = xp.empty_like(order)
         place[order] = xp.arange(order.size, dtype=order.dtype)
-        steps = steps[order]  # entries stay in their order, and sums of them the same to the bit
+        steps = steps[order]  # entries keep their order, so sums are the same to the bit
         content = steps.data, place[steps.indices], steps.indptr
         steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
@@ -82,15 +85,15 @@ def prepare(W: Any, *, twins: bool = False) -> CutGraph:
     return CutGraph(S, steps, order, place, row, *edges, _twins(bk, S, row) if twins else None)
 
 
-def _twins(bk: ModuleType, S: Any, row: Any) -> Any:
-    """Return a number for each row that its twins share, or None where few rows have twins.
+def _twins(bk: Backend, S: Sparse, row: Array) -> Array | None:
+    """Return a number for each row that its twins share, or None if few rows have twins.
 
-    Twins have the same neighbours, themselves left out, as the rows of a clique have. Neighbours
-    are compared by sums of random integers, exact in any order.
+    Twins have the same neighbours, not counting each other, as the rows of a clique do. Neighbours
+    are compared by sums of random integers, which are exact in any order.
     """
     xp, m = bk.xp, S.shape[0]
     number = bk.asarray(np.random.RandomState(0).randint(1, 2**31, size=m).astype(np.float64))
-    apart = bk.bin_sums(row, number[S.indices], m)  # of twins that no edge joins
+    apart = bk.bin_sums(row, number[S.indices], m)  # for twins that no edge joins
     joined = apart + number
     many = []
     for sums in (apart, joined):
@@ -102,10 +105,10 @@ def _twins(bk: ModuleType, S: Any, row: Any) -> Any:
     return xp.where(count[group] > 1, joined, -apart)
 
 
-def walk(graph: CutGraph, labels: Any, k: int) -> Any:
+def walk(graph: CutGraph, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each part.
 
-    Labels below 0 are in no part. Costs N_STEPS products of the graph with k columns.
+    Rows with labels below 0 are in no part. Costs `N_STEPS` products of the graph with k columns.
     """
     bk = backend_of(labels)
     labels = labels if graph.order is None else labels[graph.order]
@@ -118,19 +121,20 @@ def walk(graph: CutGraph, labels: Any, k: int) -> Any:
 
 
 def connected_parts(
-    graph: CutGraph, labels: Any, k: int
-) -> tuple[Any, np.ndarray, np.ndarray | None]:
-    """Split clusters into parts that hang together.
+    graph: CutGraph, labels: Array, k: int
+) -> tuple[Array, np.ndarray, np.ndarray | None]:
+    """Split clusters into connected parts.
 
-    A component that holds a tenth of its cluster is a part. Rows of smaller ones are strays: they
-    go to the part where most walks from them end, and those that reach none to the largest part of
-    their cluster.
+    A component with at least a tenth of the rows of its cluster is a part. The rows of smaller
+    components are strays: each goes to the part where most walks from it end, or, if its walks
+    reach no part, to the largest part of its cluster.
 
     Returns
     -------
     part : int32 array of shape (m,)
     owner, core : int arrays of shape (n_parts,), on the host
-        The cluster of each part, and its rows without strays; None if these are all.
+        The cluster of each part, and its number of rows without strays. `core` is None if there
+        are no strays and each cluster is one part.
     """
     bk = backend_of(labels)
     xp, m = bk.xp, labels.size
@@ -147,7 +151,7 @@ def connected_parts(
     whole = np.bincount(label, sizes, minlength=k)
     order = np.lexsort((-np.arange(count), sizes))
     largest = np.zeros(k, dtype=np.int64)
-    largest[label[order]] = order  # the last one written is the largest
+    largest[label[order]] = order  # the largest is written last
     is_part = sizes >= np.maximum(2, PIECE * whole[label])
     is_part[largest[np.unique(label)]] = True
     number = np.cumsum(is_part) - 1
@@ -158,8 +162,8 @@ def connected_parts(
     return part, label[is_part], sizes[is_part]
 
 
-def _with_strays(xp: ModuleType, graph: CutGraph, part: Any, n_parts: int) -> Any:
-    """Give the strays, marked by -1 - home, to the part where most walks from them end."""
+def _with_strays(xp: ModuleType, graph: CutGraph, part: Array, n_parts: int) -> Array:
+    """Move the strays, marked by -1 - home, to the part where most walks from them end."""
     near = walk(graph, part, n_parts)
     best = xp.where(near.any(axis=1), near.argmax(axis=1), -1 - part)
     return xp.where(part < 0, best, part).astype(np.int32)

@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array
 
 __all__ = [
     "ClusterStats",
@@ -31,7 +33,7 @@ __all__ = [
     "zz_top_pairs",
 ]
 
-CHUNK = 2**24  # entries of a temporary array
+CHUNK = 2**24  # largest number of entries of a temporary array
 
 
 class ClusterStats(NamedTuple):
@@ -44,27 +46,27 @@ class ClusterStats(NamedTuple):
     squares : array of shape (k, n)
     """
 
-    counts: Any
-    sums: Any
-    squares: Any
+    counts: Array
+    sums: Array
+    squares: Array
 
 
 @on_its_device
-def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
+def cluster_stats(D: Array, labels: Array, n_clusters: int) -> ClusterStats:
     """Accumulate the statistics that `zz_top` needs, in one pass over D.
 
     Parameters
     ----------
     D : array of shape (m, n)
     labels : int array of shape (m,)
-        In 0, ..., n_clusters - 1, on the device of D.
+        Values 0, ..., n_clusters - 1, on the device of `D`.
     n_clusters : int
-        k; rows with other labels count for no cluster.
+        The number of clusters, k. Rows with other labels count for no cluster.
 
     Returns
     -------
     ClusterStats
-        On the device of D.
+        On the device of `D`.
     """
     bk = backend_of(D)
     labels = labels[None].astype(np.int64, copy=False)
@@ -74,32 +76,32 @@ def cluster_stats(D: Any, labels: Any, n_clusters: int) -> ClusterStats:
 
 
 @on_its_device
-def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
+def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Array:
     r"""Bound, for every pair of clusters, the probability that they are one cluster.
 
-    The logarithm of :math:`|J| \exp(-\frac12 t^2 / (n\sigma^2 + t/3))` of [HD19, Cor. 1 and
-    Alg. 1, lines 6 to 10], at most 0, with the larger t of the two clusters of a pair. D need
-    not come from a graph: any data whose columns are comparable will do, with the labels of
-    any clustering.
+    The bound is the logarithm of :math:`|J| \exp(-\frac12 t^2 / (n\sigma^2 + t/3))` of [HD19,
+    Cor. 1 and Alg. 1, lines 6 to 10], at most 0, with the larger t of the two clusters of a pair.
+    `D` need not come from a graph: it can be any data whose columns are comparable, with the labels
+    of any clustering.
 
     Parameters
     ----------
     D : array-like of shape (m, n)
-        Finite. A column that is zero on a pair adds nothing to it.
+        Must be finite. A column that is zero on a pair adds nothing to the bound of this pair.
     labels : array-like of int, of shape (m,)
-        In 0, ..., k - 1; every cluster has a member.
+        Values 0, ..., k - 1; every cluster must have a member.
     n_clusters : int, optional
-        k; by default the largest label plus one.
+        The number of clusters, k; by default the largest label plus one.
 
     Returns
     -------
     float64 array of shape (k, k)
-        Natural logarithms, symmetric, 0 on the diagonal; on the device of D.
+        Natural logarithms, symmetric, 0 on the diagonal; on the device of `D`.
 
     Raises
     ------
     ValueError
-        If shapes or labels do not fit, a cluster is empty, or D is not finite.
+        If shapes or labels do not fit, if a cluster is empty, or if `D` is not finite.
     """
     bk = backend_of(D)
     xp, D, labels = bk.xp, bk.asarray(D), bk.asarray(labels)
@@ -129,8 +131,8 @@ def zz_top(D: Any, labels: Any, n_clusters: int | None = None) -> Any:
     return zz_top_pairs(stats)
 
 
-def zz_top_pairs(stats: ClusterStats) -> Any:
-    """Return the matrix of `zz_top` from the clusters' statistics."""
+def zz_top_pairs(stats: ClusterStats) -> Array:
+    """Return the matrix of `zz_top`, computed from the statistics of the clusters."""
     xp = backend_of(stats.sums).xp
     k = stats.sums.shape[0]
     log_p = xp.zeros((k, k))
@@ -140,9 +142,9 @@ def zz_top_pairs(stats: ClusterStats) -> Any:
 
 
 def _of_pairs(
-    function: Callable[[ClusterStats, Any, Any], Any], stats: ClusterStats, a: Any, b: Any
-) -> Any:
-    """Return function(stats, a, b) of the pairs (a, b) of clusters, (p,), computed in chunks."""
+    function: Callable[[ClusterStats, Array, Array], Array], stats: ClusterStats, a: Array, b: Array
+) -> Array:
+    """Return function(stats, a, b), of shape (p,), for pairs (a, b) of clusters, in chunks."""
     step = max(1, CHUNK // (4 * stats.sums.shape[1]))
     out = backend_of(stats.sums).xp.zeros(a.size)
     for start in range(0, int(a.size), step):
@@ -151,21 +153,21 @@ def _of_pairs(
     return out
 
 
-def _cut(stats: ClusterStats, a: Any, b: Any) -> Any:
-    """Return the cuts between a few pairs of clusters."""
+def _cut(stats: ClusterStats, a: Array, b: Array) -> Array:
+    """Return the weights of the cuts between a few pairs of clusters."""
     products = (stats.sums[a] * stats.sums[b]).sum(axis=1)
     return products * (1 / stats.counts[a] + 1 / stats.counts[b])
 
 
-def _log_bound(stats: ClusterStats, a: Any, b: Any) -> Any:
-    """Return log p of a few pairs of clusters."""
+def _log_bound(stats: ClusterStats, a: Array, b: Array) -> Array:
+    """Return log p for a few pairs of clusters."""
     xp = backend_of(stats.sums).xp
     N = stats.counts[a] + stats.counts[b]
     return xp.minimum(xp.log(N) - exponents(stats, a, b), 0)
 
 
-def exponents(stats: ClusterStats, a: Any, b: Any) -> Any:
-    """Return the exponents of the bound of a few pairs (a, b) of clusters, each of shape (p,)."""
+def exponents(stats: ClusterStats, a: Array, b: Array) -> Array:
+    """Return the exponents of the bound, of shape (p,), for a few pairs (a, b) of clusters."""
     xp = backend_of(stats.sums).xp
     N_a, N_b = stats.counts[a], stats.counts[b]
     N = N_a + N_b  # (p,)
@@ -182,9 +184,9 @@ def exponents(stats: ClusterStats, a: Any, b: Any) -> Any:
 
 
 def largest_bounds(
-    D: Any, labels: Any, ks: list[int], n_pairs: int | None = None
+    D: Array, labels: Array, ks: list[int], n_pairs: int | None = None
 ) -> list[tuple[float, tuple[int, int] | None]]:
-    """Return the largest log p and its pair for several labellings, in one pass over D.
+    """Return the largest log p and its pair for each of several labellings, in one pass over D.
 
     Waits for the device once.
 
@@ -192,16 +194,16 @@ def largest_bounds(
     ----------
     D : array of shape (m, n)
     labels : int32 array of shape (R, m)
-        Each row in 0, ..., k - 1, every cluster with a member.
+        Each row has values 0, ..., k - 1; every cluster must have a member.
     ks : list of int
-        One k for each of the labellings.
+        The k of each labelling.
     n_pairs : int, optional
-        Look only at the pairs of highest cut.
+        Use only this many pairs of highest cut.
 
     Returns
     -------
     list of (float, pair of int or None)
-        On the host. NaN where a bound is not finite; -inf where there is no pair.
+        On the host. The value is NaN if a bound is not finite, and -inf if there is no pair.
     """
     bk = backend_of(D)
     stats = ClusterStats(*bk.segment_sum(D, labels, max(ks), squares=True))
@@ -231,18 +233,18 @@ def largest_bounds(
 def attainable_log_p(n_rows: int, n_columns: int) -> float:
     r"""Return the lowest log p that two perfectly separated clusters could reach.
 
-    Taken over all sizes of the smaller cluster, with columns that are constant on one of the
-    clusters and zero on the other, in proportion to their sizes: the effect :math:`-\log p / n`
-    then peaks near 4/9, when a third of the rows is in the smaller one. A significance level
-    below this value means that a split of these data cannot be accepted, however clear, unless
-    most columns are those of a small cluster.
+    All sizes of the smaller cluster are considered. Each column is constant on one of the clusters
+    and zero on the other; the numbers of columns are in proportion to the sizes of the clusters.
+    The effect :math:`-\log p / n` then peaks near 4/9, with a third of the rows in the smaller
+    cluster. If the significance level is below this value, no split of these data can be accepted,
+    however clear it is, unless most columns belong to a small cluster.
 
     Parameters
     ----------
     n_rows : int
-        Rows of D.
+        Number of rows of D.
     n_columns : int
-        Columns of D.
+        Number of columns of D.
     """
     if n_rows < 2 or n_columns < 1:
         return 0.0

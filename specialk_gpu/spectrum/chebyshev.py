@@ -1,30 +1,33 @@
 """Chebyshev-filtered subspace iteration, and the search for eigenpairs that were missed.
 
-A block of vectors is filtered with a Chebyshev polynomial that is small on the unwanted part of
-the spectrum, orthonormalised by Cholesky-QR, and projected (Rayleigh-Ritz), until its leading
-vectors have converged. No QR decomposition, no host arithmetic beyond the projected problem.
+A Chebyshev polynomial of the matrix, small on the unwanted part of the spectrum, filters a block
+of vectors. The block is then orthonormalised by Cholesky-QR and projected (Rayleigh-Ritz). This
+repeats until the leading vectors have converged. There is no QR decomposition, and the host does
+no arithmetic beyond the projected problem.
 
-The filter runs in float32 for float64 matrices too: it is applied to the residuals alone, so that
-its rounding errors shrink with them. For Av = θv + r, Â = (A - centre)/half, x = (θ - centre)/half,
+The filter runs in float32 even for float64 matrices. It is applied to the residuals alone, so its
+rounding errors shrink with them. With Av = θv + r, Â = (A - centre)/half and
+x = (θ - centre)/half,
 
     T_d(Â)v = T_d(x)v + w_d,   w_0 = 0,   w_1 = r/half,
     w_(j+1) = 2Âw_j - w_(j-1) + 2T_j(x)r/half.
 
-It runs in float64 where the interval is so narrow that float32 rounds Â too coarsely, and where a
-round has brought nothing.
+It runs in float64 if the interval is so narrow that float32 rounds Â too coarsely, or if a round
+has made no progress.
 """
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._progress import tell
 from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
     DRIFT,
     GROWTH,
@@ -40,18 +43,18 @@ __all__ = ["chebyshev", "find_missed", "product"]
 ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
-def product(bk: ModuleType, A: Any, X: Any) -> Any:
-    """Return A X for X of shape (m, w), C-contiguous."""
+def product(bk: Backend, A: Operator, X: Array) -> Array:
+    """Return A X for a C-contiguous X of shape (m, w)."""
     out = bk.xp.empty_like(X)
     bk.spmm(A, X, out, 1.0, 0.0, 0.0)
     return out
 
 
-def random_block(bk: ModuleType, m: int, width: int, seed: int, dtype: Any) -> Any:
+def random_block(bk: Backend, m: int, width: int, seed: int, dtype: Dtype) -> Array:
     """Return uniform numbers in (-1, 1) of shape (m, width), the same on every backend.
 
-    A hash of row, column and seed (the finaliser of SplitMix64), computed where it is needed:
-    to draw a block of start vectors on the host takes longer than to find the eigenvectors.
+    Each is a hash of row, column and seed (the finaliser of SplitMix64), computed where it is
+    needed. Drawing a block of start vectors on the host takes longer than finding eigenvectors.
     """
     xp = bk.xp
     out = xp.empty((m, width), dtype=dtype)
@@ -73,31 +76,37 @@ def random_block(bk: ModuleType, m: int, width: int, seed: int, dtype: Any) -> A
 
 
 class Known(NamedTuple):
-    """Pairs of a matrix that are known: all of those of largest magnitude.
+    """Eigenpairs of a matrix that are known already: the n pairs of largest magnitude.
 
     Attributes
     ----------
     values : array of shape (n,), on the host
-        By falling magnitude.
+        By decreasing magnitude.
     vectors : array of shape (m, n)
         Orthonormal.
     residual : float
-        The largest of theirs, relative to the largest magnitude.
+        The largest residual norm, relative to the largest magnitude.
     """
 
     values: np.ndarray
-    vectors: Any
+    vectors: Array
     residual: float
 
 
 def chebyshev(
-    bk: ModuleType, A: Any, n: int, tol: float, max_iter: int, rng: Any, known: Known | None = None
-) -> tuple[Any, Any, str]:
-    """Return the n pairs of largest magnitude and "" or what went wrong.
+    bk: Backend,
+    A: Operator,
+    n: int,
+    tol: float,
+    max_iter: int,
+    rng: RandomState,
+    known: Known | None = None,
+) -> tuple[Array, Array, str]:
+    """Return the n eigenpairs of largest magnitude, and "" or a message that says what failed.
 
-    Each round filters the vectors not yet converged, orthonormalises, and projects; of the Ritz
-    vectors, by falling magnitude, the longest prefix within the tolerance is locked. Those that are
-    `known`, fewer than n, are locked from the start.
+    Each round filters the vectors that have not converged, orthonormalises and projects them. Of
+    the Ritz vectors, sorted by decreasing magnitude, the longest prefix within the tolerance is
+    locked: it no longer changes. `known` pairs, fewer than n, are locked from the start.
     """
     xp, m = bk.xp, A.shape[0]
     dtype = np.dtype(A.dtype)
@@ -112,22 +121,22 @@ def chebyshev(
     V -= locked @ (locked.T @ V)
     theta = np.full(n_block, cut)
     theta[n_locked] = scale
-    worst, loosest, stuck = 1.0, np.finfo(dtype).eps, False  # residuals: to come, and locked
+    worst, loosest, stuck = 1.0, np.finfo(dtype).eps, False  # largest residuals: open, locked
     if known is not None:
         theta[:n_locked], loosest = known.values, max(loosest, known.residual)
-        theta[n_locked] = abs(theta[n_locked - 1])  # no more than that
+        theta[n_locked] = abs(theta[n_locked - 1])  # an upper bound
         cut = min(cut, 0.999 * float(theta[n_locked]))
     for i in range(max_iter):
         n_locked = locked.shape[1]
-        # The way out of a cluster of eigenvalues wider than the block, and of the rounding of a
-        # high degree, is to cut clearly below, to add what A does to the block, and to widen it.
+        # A round gets stuck on a cluster of eigenvalues wider than the block, or on rounding at a
+        # high degree. The next one cuts clearly below, adds A times the block, and widens it.
         edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
         interval = interval_of(max(low, -edge), edge, scale)
         bearable = GROWTH[dtype.name], min(1.2 * GROWTH[dtype.name], 2 * math.log(DRIFT / loosest))
         degree = filter_degree(
             interval, scale, theta[n_locked], theta[n - 1], worst / tol, bearable
         )
-        if i == 0:  # random columns all turn towards the top: their Gram matrix squares the ratio
+        if i == 0:  # random columns all turn to the top, and the Gram matrix squares the ratio
             degree = max(1, degree // 2)
         matrix = A if stuck or interval.half < NARROW * scale else single
         apply_filter(bk, matrix, V, residuals, theta[n_locked:], degree, interval)
@@ -165,31 +174,33 @@ def chebyshev(
         if settled.size:
             cut = float(abs(theta[n + settled[-1]]))
     n_locked = locked.shape[1]
-    failure = f"Chebyshev iteration locked {n_locked} of {n} eigenpairs in {max_iter} filters."
+    failure = f"Chebyshev iteration found {n_locked} of {n} eigenpairs in {max_iter} filters."
     V = xp.concatenate([locked, V[:, : n - n_locked]], axis=1)
     return bk.asarray(theta[:n].astype(dtype)), V, failure
 
 
-def _refuse_block(bk: ModuleType, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
-    """Raise MemoryError, before anything is taken, if the blocks of vectors do not fit.
+def _refuse_block(bk: Backend, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
+    """Raise MemoryError, before any is allocated, if the blocks of vectors do not fit.
 
-    Three are held at the worst moment, and their residuals in float32; a filter takes three panels.
+    The peak is three blocks and their residuals in float32; a filter takes three panels more.
     """
     panel = min(n_block, bk.panel_width)
     needed = m * (n_block * (3 * dtype.itemsize + 4) + 3 * panel * dtype.itemsize)
     free = bk.free_memory()
     if needed > free:
         msg = (
-            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, and {free:,} "
+            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, but {free:,} "
             "are free. Ask for fewer (n_components), or cluster a sample of the rows."
         )
         raise MemoryError(msg)
 
 
-def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, float, float]:
-    """Estimate the lowest eigenvalue, the largest magnitude, and that of pair `n_block`.
+def _spectrum(
+    bk: Backend, A: Operator, n_block: int, rng: RandomState
+) -> tuple[float, float, float]:
+    """Estimate the lowest eigenvalue, the largest magnitude, and the magnitude of pair `n_block`.
 
-    Forty Lanczos steps from eight vectors at once: their Ritz values and weights estimate the
+    Forty Lanczos steps run from eight vectors at once. Their Ritz values and weights estimate the
     density of the spectrum (Lin, Saad & Yang, SIAM Review 2016).
     """
     xp, m = bk.xp, A.shape[0]
@@ -204,7 +215,7 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
         w -= alphas[-1] * v
         betas.append(xp.sqrt(bk.column_dots(w, w)))
         previous, v = v, w / xp.where(betas[-1] > 0, betas[-1], 1)
-    both = bk.to_numpy(xp.stack(alphas + betas[1:])).astype(np.float64)  # a wait
+    both = bk.to_numpy(xp.stack(alphas + betas[1:])).astype(np.float64)  # host waits
     alpha, beta = both[:n_steps], both[n_steps:]
     values, weights, lowest = [], [], []
     for i in range(n_vectors):
@@ -217,19 +228,26 @@ def _spectrum(bk: ModuleType, A: Any, n_block: int, rng: Any) -> tuple[float, fl
     values, weights = np.concatenate(values), np.concatenate(weights)
     order = np.argsort(-np.abs(values))
     counted = m * np.cumsum(weights[order])
-    cut = float(np.abs(values[order])[min(np.searchsorted(counted, n_block), order.size - 1)])
+    cut = float(np.abs(values[order])[min(int(np.searchsorted(counted, n_block)), order.size - 1)])
     scale = float(np.abs(values).max())
     return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
 
 
 def _expanded(
-    bk: ModuleType, A: Any, V: Any, gram: Any, locked: Any, rng: Any, *, foreseen: bool
-) -> Any:
-    """Return V and, orthonormal to it and to `locked`, what A adds to its range.
+    bk: Backend,
+    A: Operator,
+    V: Array,
+    gram: Array,
+    locked: Array,
+    rng: RandomState,
+    *,
+    foreseen: bool,
+) -> Array:
+    """Extend V by what A V adds to its range, orthonormal to V and to `locked`.
 
-    Eigenvalues ±λ turn as one in every even or odd polynomial: where more of them come together
-    than the block holds, it converges to a mixture, whose range A leaves in one direction only.
-    `foreseen`: V was of deficient rank, and so will be what A makes of it.
+    Even and odd polynomials give eigenvalues +λ and -λ the same magnitude. If more of them
+    coincide than the block holds, the block converges to a mixture, whose range A leaves in one
+    direction only. `foreseen` says that V had deficient rank, so that A V will have it too.
     """
     xp, m = bk.xp, V.shape[0]
     finish(bk, V, gram)
@@ -241,17 +259,19 @@ def _expanded(
     return xp.concatenate([V, image], axis=1)
 
 
-def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarray, np.ndarray, Any]:
-    """Turn V, of Gram matrix `gram`, into Ritz vectors by falling magnitude.
+def _rayleigh_ritz(
+    bk: Backend, A: Operator, V: Array, gram: Array
+) -> tuple[np.ndarray, np.ndarray, Array]:
+    """Replace V, whose Gram matrix is `gram`, by its Ritz vectors, by decreasing magnitude.
 
-    Returns their values, the norms of their residuals, and the residuals (m, w) in float32.
+    Returns the Ritz values, the norms of the residuals, and the residuals (m, w) in float32.
     """
     xp, (m, width) = bk.xp, V.shape
     H = xp.empty_like(gram)
     for columns in wide_panels(bk, width):
         image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
 
-        def apply(part: slice, first: int = columns.start, image: Any = image) -> None:
+        def apply(part: slice, first: int = columns.start, image: Array = image) -> None:
             shifted = slice(first + part.start, first + part.stop)
             image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
 
@@ -280,18 +300,26 @@ def _rayleigh_ritz(bk: ModuleType, A: Any, V: Any, gram: Any) -> tuple[np.ndarra
         norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
     bk.map_chunks(measure, bk.panels(width))
-    values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # a wait
+    values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # host waits
     return values, norms, residuals
 
 
 def find_missed(
-    bk: ModuleType, A: Any, values: Any, V: Any, tol: float, rng: Any, *, max_degree: int = 30
+    bk: Backend,
+    A: Operator,
+    values: Array,
+    V: Array,
+    tol: float,
+    rng: RandomState,
+    *,
+    max_degree: int = 30,
 ) -> str:
-    """Search the complement of V for eigenvalues larger than the smallest of `values`.
+    """Search the complement of V for an eigenvalue larger than the smallest of `values`.
 
-    Filters sixteen random vectors, kept orthogonal to V, and looks at what A does to them. Finds
-    with near certainty what lies clearly above; pairs within about 3 / `max_degree`² of the
-    smallest can escape (Kuczynski & Wozniakowski 1992 give the probabilities).
+    Sixteen random vectors, kept orthogonal to V, are filtered and multiplied by A. Eigenvalues
+    clearly above the smallest are found with near certainty. Those within about 3 / `max_degree`²
+    of it can escape (Kuczynski & Wozniakowski 1992 give the probabilities). All are compared by
+    magnitude. Returns "" or a message.
     """
     m = A.shape[0]
     width = min(16, m - V.shape[1])
@@ -308,7 +336,7 @@ def find_missed(
         block -= V @ (V.T @ block)
         apply_filter(bk, single, block, None, np.zeros(width), degree, interval)
     finish(bk, block, orthonormalise(bk, block, V, rng)[0])
-    image = product(bk, A, block)  # its norm sees ±λ even where the block mixes them
+    image = product(bk, A, block)  # its norm shows ±λ even if the block mixes them
     largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
     if largest > cut + 10 * tol * scale:
         return (

@@ -1,13 +1,13 @@
-"""Eigenpairs of a graph by its connected components."""
+"""Eigenpairs of a graph, solved for each connected component separately."""
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.spectrum.chebyshev import Known
 from specialk_gpu.spectrum.solvers import (
     Part,
@@ -26,35 +26,35 @@ SMALL = 64  # components up to this size are solved densely in batches
 
 
 class _Blocks(NamedTuple):
-    """A matrix whose rows are sorted by the size of their component, and by component.
+    """A matrix whose rows are sorted by the size of their component, then by component.
 
-    On the host, of each component in this order, its number and size, and where its rows and
-    entries begin, with one end more. On the device, the rows in this order (m,), and value, row and
-    column (nnz,) of the entries.
+    The first four arrays are on the host and list the components in this order: number, size, and
+    where rows and entries begin, with the last end appended. The others are on the device: the
+    rows in this order (m,), and the value, row and column (nnz,) of each entry.
     """
 
     component: np.ndarray
     size: np.ndarray
     row_begin: np.ndarray
     entry_begin: np.ndarray
-    order: Any
-    data: Any
-    row: Any
-    column: Any
+    order: Array
+    data: Array
+    row: Array
+    column: Array
 
 
 def solve_components(
-    bk: ModuleType,
-    W: Any,
+    bk: Backend,
+    W: Sparse,
     n: int,
     count: int,
-    component: Any,
+    component: Array,
     settings: Settings,
     known: dict[int, Known],
 ) -> tuple[list[Part], list[np.ndarray]]:
-    """Solve every component for as many pairs as can be among the n largest of all.
+    """Solve every component for as many eigenpairs as can be among the n largest of all.
 
-    Returns the parts, and the values of each on the host.
+    Returns the parts, and the eigenvalues of each part on the host.
     """
     m = W.shape[0]
     if count == 1:
@@ -65,7 +65,7 @@ def solve_components(
     parts = _solve_small(bk, blocks)
     large = np.flatnonzero(blocks.size > SMALL)
     large = large[np.argsort(blocks.component[large])].tolist()
-    # ask each for its share of n, and for more while all that came is among the n largest
+    # request a share of n from each, and more while all it returned is among the n largest
     sizes = blocks.size[large].tolist()
     spare = min(16, max(2, n // count))
     asked = [min(size, n, math.ceil(1.3 * n * size / m) + spare) for size in sizes]
@@ -89,14 +89,14 @@ def solve_components(
             return parts + solved, values
 
 
-def _sorted_by_size(bk: ModuleType, W: Any, count: int, component: Any) -> _Blocks:
-    """Sort a matrix of several components, so that those of equal size lie together."""
+def _sorted_by_size(bk: Backend, W: Sparse, count: int, component: Array) -> _Blocks:
+    """Sort the rows of a matrix so that components of equal size are next to each other."""
     xp, m = bk.xp, W.shape[0]
-    order = xp.argsort(component, kind="stable")  # rows, component after component
+    order = xp.argsort(component, kind="stable")  # rows, sorted by component
     component = component[order]
     end = xp.searchsorted(component, xp.arange(count), side="right")
     entry_end = xp.cumsum(xp.diff(W.indptr)[order], dtype=np.int64)[end - 1]
-    end, entry_end = bk.to_numpy(xp.stack([end, entry_end]))  # a wait
+    end, entry_end = bk.to_numpy(xp.stack([end, entry_end]))  # host waits
     size, n_entries = np.diff(end, prepend=0), np.diff(entry_end, prepend=0)
     by_size = np.argsort(size, kind="stable")
     row_begin, entry_begin = (
@@ -110,8 +110,8 @@ def _sorted_by_size(bk: ModuleType, W: Any, count: int, component: Any) -> _Bloc
     return _Blocks(by_size, size[by_size], row_begin, entry_begin, *content)
 
 
-def _dense_blocks(bk: ModuleType, blocks: _Blocks, first: int, stop: int) -> tuple[Any, Any]:
-    """Return the rows (g, s) and the matrices (g, s, s) of components of equal size."""
+def _dense_blocks(bk: Backend, blocks: _Blocks, first: int, stop: int) -> tuple[Array, Array]:
+    """Return the rows (g, s) and dense matrices (g, s, s) of g components of equal size s."""
     size, begin = int(blocks.size[first]), int(blocks.row_begin[first])
     entries = slice(int(blocks.entry_begin[first]), int(blocks.entry_begin[stop]))
     row, column = blocks.row[entries] - begin, blocks.column[entries] - begin
@@ -121,8 +121,8 @@ def _dense_blocks(bk: ModuleType, blocks: _Blocks, first: int, stop: int) -> tup
     return rows.reshape(-1, size), dense.reshape(-1, size, size)
 
 
-def _solve_small(bk: ModuleType, blocks: _Blocks) -> list[Part]:
-    """Solve the small components densely, those of equal size in one batch."""
+def _solve_small(bk: Backend, blocks: _Blocks) -> list[Part]:
+    """Solve the small components by dense decompositions, one batch for each size."""
     xp = bk.xp
     parts = []
     for size in np.unique(blocks.size[blocks.size <= SMALL]).tolist():
@@ -140,7 +140,7 @@ def _solve_small(bk: ModuleType, blocks: _Blocks) -> list[Part]:
 
 
 def _solve_block(
-    bk: ModuleType,
+    bk: Backend,
     blocks: _Blocks,
     i: int,
     n: int,

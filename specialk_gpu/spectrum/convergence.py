@@ -1,4 +1,4 @@
-"""What is raised where eigenpairs were not found."""
+"""The error that is raised if eigenpairs were not found."""
 
 from __future__ import annotations
 

@@ -1,22 +1,22 @@
 r"""Eigenpairs of largest magnitude of a sparse symmetric matrix, each verified from its definition.
 
-Connected components are solved apart, so that eigenvectors live on single components and
-eigenvalues that repeat between components never reach an iterative solver. Whatever the solver,
-the result ends with the true residuals :math:`\|Wv - \lambda v\|`, the loss of orthogonality, and a
-search for pairs that were missed.
+Each connected component is solved separately. An eigenvector is therefore zero outside a single
+component, and an iterative solver never meets an eigenvalue that repeats between components.
+Whatever the solver, three checks follow: the true residuals :math:`\|Wv - \lambda v\|`, the loss of
+orthogonality, and a search for pairs that were missed.
 """
 
 from __future__ import annotations
 
 import math
 from numbers import Integral
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components
 from specialk_gpu.spectrum.solvers import (
@@ -29,8 +29,8 @@ from specialk_gpu.spectrum.solvers import (
 __all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
-QUICK_FILTERS, QUICK_RESTARTS = 5, 20  # rounds of the solvers in which pairs come soon
-FLOOR = {"float32": 1e-5, "float64": 1e-13}  # tolerances below this are out of reach
+QUICK_FILTERS, QUICK_RESTARTS = 5, 20  # limits on the iterations in `quick_pairs`
+FLOOR = {"float32": 1e-5, "float64": 1e-13}  # smallest tolerances within reach
 
 
 class Eigenpairs(NamedTuple):
@@ -39,16 +39,16 @@ class Eigenpairs(NamedTuple):
     Attributes
     ----------
     values : array of shape (n,)
-        By falling magnitude.
+        By decreasing magnitude.
     vectors : array of shape (m, n)
-        Orthonormal columns; of each, the entry of largest magnitude is positive.
+        Orthonormal columns. In each, the entry of largest magnitude is positive.
     residuals : array of shape (n,)
         ``‖W v - λ v‖₂ / max |λ|``, computed from this definition.
     orthogonality : float
         ``max |VᵀV - I|``.
     converged : bool
-        Whether all residuals are within the tolerance, the vectors orthonormal, and no pair of
-        larger magnitude was found missing.
+        Whether all residuals are within the tolerance, the vectors are orthonormal, and no pair
+        of larger magnitude was found missing.
     complete : bool
         Whether no pair of larger magnitude was found missing and the solver did not give up.
     message : str
@@ -56,12 +56,12 @@ class Eigenpairs(NamedTuple):
     solver : str
         The solver of the largest component.
     n_components : int
-        Connected components of the graph.
+        Number of connected components of the graph.
     """
 
-    values: Any
-    vectors: Any
-    residuals: Any
+    values: Array
+    vectors: Array
+    residuals: Array
     orthogonality: float
     converged: bool
     complete: bool
@@ -72,14 +72,14 @@ class Eigenpairs(NamedTuple):
 
 @on_its_device
 def eigenpairs(
-    W: Any,
+    W: Sparse,
     n: int,
     /,
     *,
     solver: str = "auto",
     tol: float = 1e-8,
     max_iter: int | None = None,
-    random_state: Any = None,
+    random_state: Seed = None,
     known: Eigenpairs | None = None,
 ) -> Eigenpairs:
     r"""Compute the `n` eigenpairs of largest magnitude of a **symmetric** matrix.
@@ -87,44 +87,45 @@ def eigenpairs(
     Parameters
     ----------
     W : csr_matrix of shape (m, m), float32 or float64
-        SciPy's or CuPy's.
+        From SciPy or CuPy.
     n : int
-        1 <= n <= m.
+        Number of eigenpairs, from 1 to m.
     solver : {"auto", "dense", "lanczos", "chebyshev"}
-        "lanczos" is ARPACK or its counterpart in CuPy; "chebyshev" a Chebyshev-filtered
-        subspace iteration, made for hundreds of pairs. "auto" takes "dense" for components up
-        to 300 rows, up to 1000 where a fifth of all pairs is wanted, and where half is; "lanczos"
-        on the host where W has n entries in a row, in the mean; and "chebyshev" elsewhere, or
-        where "lanczos" did not converge or the last eigenvalues crowd. "lanczos" may miss copies of
-        a repeated eigenvalue, or take neighbours within 1e-5 for it, unseen.
+        "lanczos" is ARPACK, or its counterpart in CuPy. "chebyshev" is a Chebyshev-filtered
+        subspace iteration, made for hundreds of pairs. "auto" takes "dense" for components of up
+        to 300 rows, of up to 1000 rows if a fifth of all pairs is wanted, and of any size if half
+        is wanted. On the host, it takes "lanczos" if W has n entries per row on average. It takes
+        "chebyshev" otherwise, and if "lanczos" did not converge or the last eigenvalues are very
+        close. "lanczos" may, unnoticed, miss copies of a repeated eigenvalue, or mistake
+        eigenvalues within 1e-5 of it for copies.
     tol : float
-        Largest residual allowed, relative to the largest magnitude. Not below 1e-13 for
-        float64 and 1e-5 for float32.
+        Largest residual allowed, relative to the largest magnitude. Smaller values are raised to
+        1e-13 for float64 and to 1e-5 for float32.
     max_iter : int, optional
-        Limit on the iterations of the solver; by default 100 filters for "chebyshev" and
-        the library's own limit for "lanczos".
+        Limit on the iterations of the solver. The default is 100 filters for "chebyshev" and the
+        library's own limit for "lanczos".
     random_state : int, RandomState or None
-        Draws the start vectors, on the host.
+        Seeds the start vectors, on the host.
     known : Eigenpairs, optional
-        What this function has returned for the same W and fewer pairs: "chebyshev" goes on from
-        them, if they are as exact as `tol` asks.
+        A result of this function for the same W and fewer pairs. "chebyshev" continues from it
+        if it is as exact as `tol` asks.
 
     Returns
     -------
     Eigenpairs
-        Check `converged`: pairs that could not be verified are returned, and marked.
+        Check `converged`: pairs that could not be verified are returned too, and it is False.
 
     Raises
     ------
     ValueError
         If an argument is out of range, or `W` is not square or not finite.
     TypeError
-        If `W` is not sparse, or `n` no integer.
+        If `W` is not sparse, or `n` is not an integer.
 
     Notes
     -----
-    "chebyshev" takes :math:`O(m n^2)` operations in matrix products per filter, a handful of
-    filters, and memory for about five blocks of m × 1.15 n. Method: Zhou, Saad, Tiago &
+    "chebyshev" needs a handful of filters, each of :math:`O(m n^2)` operations in matrix
+    products, and memory for about five blocks of m × 1.15 n. Method: Zhou, Saad, Tiago &
     Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
     iteration, 2006.
     """
@@ -158,7 +159,7 @@ def eigenpairs(
         )
     values = _times_power(values, exponent)
     if not np.isfinite(values).all():
-        msg = f"the eigenvalues of W do not fit into {W.dtype}. Divide W, or take float64."
+        msg = f"the eigenvalues of W do not fit into {W.dtype}. Scale W down, or use float64."
         raise ValueError(msg)
     return Eigenpairs(
         bk.asarray(values),
@@ -173,11 +174,11 @@ def eigenpairs(
     )
 
 
-def quick_pairs(A: Any, n: int, tol: float) -> tuple[np.ndarray, Any] | None:
-    """Return the n pairs of largest magnitude of a connected graph, unverified, if they come soon.
+def quick_pairs(A: Sparse, n: int, tol: float) -> tuple[np.ndarray, Array] | None:
+    """Return the n largest eigenpairs of a connected graph, unverified, if a few rounds suffice.
 
-    Values (n,), on the host, by falling magnitude, and vectors (m, n); None where an iterative
-    solver has not converged to `tol` after a few rounds.
+    The values (n,) are on the host, by decreasing magnitude; the vectors have shape (m, n). If an
+    iterative solver has not converged to `tol` after a few rounds, the result is None.
     """
     bk, m = backend_of(A), A.shape[0]
     if takes_dense(m, n, "auto"):
@@ -195,19 +196,19 @@ def quick_pairs(A: Any, n: int, tol: float) -> tuple[np.ndarray, Any] | None:
 
 
 def _known(
-    bk: ModuleType,
-    W: Any,
+    bk: Backend,
+    W: Sparse,
     pairs: Eigenpairs | None,
     n: int,
-    component: Any,
+    component: Array,
     exponent: int,
     tol: float,
 ) -> dict[int, Known]:
-    """Return what is known of each component, whose eigenvectors are zero elsewhere."""
+    """Split known pairs by component; an eigenvector is zero outside its component."""
     if pairs is None:
         return {}
     if not isinstance(pairs, Eigenpairs):
-        msg = f"known must be what eigenpairs has returned, got a {type(pairs).__name__}."
+        msg = f"known must be a result of eigenpairs, got a {type(pairs).__name__}."
         raise TypeError(msg)
     shape = (W.shape[0], pairs.values.size)
     if tuple(pairs.vectors.shape) != shape or pairs.vectors.dtype != W.dtype:
@@ -221,12 +222,12 @@ def _known(
     xp, vectors = bk.xp, pairs.vectors
     own = component[xp.abs(vectors).argmax(axis=0)].astype(np.float64)
     content = xp.stack([own, pairs.values.astype(np.float64), pairs.residuals])
-    own, values, residuals = bk.to_numpy(content)  # a wait
+    own, values, residuals = bk.to_numpy(content)  # host waits
     values = _times_power(values, -exponent)
     found, orthogonality = _verify(bk, W, values, vectors)
     residuals = np.maximum(residuals, found)
     if not (residuals.max() <= tol and orthogonality <= 1e3 * FLOOR[np.dtype(W.dtype).name]):
-        return {}  # of another W, or not so exact
+        return {}  # from another W, or not exact enough
     known = {}
     for c in np.unique(own).astype(int).tolist():
         columns = np.flatnonzero(own == c)
@@ -236,16 +237,16 @@ def _known(
     return known
 
 
-def _within_range(bk: ModuleType, W: Any) -> tuple[Any, int]:
-    """Return W without stored zeros, and if of extreme size, scaled by a power of two.
+def _within_range(bk: Backend, W: Sparse) -> tuple[Sparse, int]:
+    """Return W without stored zeros, and scaled by a power of two if its size is extreme.
 
-    So that squares stay finite.
+    The scaling keeps squares finite. The second result is the exponent.
     """
     if not W.nnz:
         return W, 0
     magnitudes = bk.xp.abs(W.data)
     extremes = bk.xp.stack([magnitudes.max(), magnitudes.min()])
-    largest, smallest = bk.to_numpy(extremes).tolist()  # a wait
+    largest, smallest = bk.to_numpy(extremes).tolist()  # host waits
     if not math.isfinite(largest):
         msg = "W must be finite, got entries that are infinite or not a number."
         raise ValueError(msg)
@@ -259,14 +260,14 @@ def _within_range(bk: ModuleType, W: Any) -> tuple[Any, int]:
     return bk.sparse.csr_matrix(content, shape=W.shape), exponent
 
 
-def _times_power(x: Any, exponent: int) -> Any:
-    """Return x times a power of two, which need not be a number of its dtype itself."""
+def _times_power(x: Array, exponent: int) -> Array:
+    """Return x times 2^exponent, even if that power does not fit the dtype of x."""
     number, half = x.dtype.type, exponent // 2
     return x * number(2.0**half) * number(2.0 ** (exponent - half))
 
 
-def _check(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> None:
-    """Raise if an argument is of another type or out of range."""
+def _check(bk: Backend, W: Sparse, n: int, solver: str, tol: float) -> None:
+    """Raise an error if an argument has the wrong type or is out of range."""
     if not bk.sparse.issparse(W):
         msg = f"W must be a sparse matrix of SciPy or CuPy, got a {type(W).__name__}."
         raise TypeError(msg)
@@ -294,11 +295,11 @@ def _check(bk: ModuleType, W: Any, n: int, solver: str, tol: float) -> None:
 
 
 def _merge(
-    bk: ModuleType, m: int, n: int, parts: list[Part], values: list[np.ndarray]
-) -> tuple[np.ndarray, Any]:
-    """Pick the n largest of all components; ties go by component, so that runs agree.
+    bk: Backend, m: int, n: int, parts: list[Part], values: list[np.ndarray]
+) -> tuple[np.ndarray, Array]:
+    """Pick the n largest pairs of all components; ties go by component, so that runs agree.
 
-    `values` are those of the parts on the host; those picked are returned there too.
+    `values` are the eigenvalues of the parts, on the host; the picked values are returned there.
     """
     xp = bk.xp
     component = np.concatenate([p.component.repeat(p.values.shape[1]) for p in parts])
@@ -314,7 +315,7 @@ def _merge(
         columns = np.flatnonzero((order >= begin) & (order < end))
         block, place = np.divmod(order[columns] - begin, part.values.shape[1])
         if columns.size == order.size and np.array_equal(place, np.arange(part.values.size)):
-            vectors[part.rows[0]] = part.vectors[0]  # nothing to pick, and far faster
+            vectors[part.rows[0]] = part.vectors[0]  # takes all, far faster
         elif columns.size and part.component.size == 1:
             picked = part.vectors[0][:, bk.asarray(place)]
             vectors[part.rows[0][:, None], bk.asarray(columns)[None, :]] = picked
@@ -333,8 +334,8 @@ def _merge(
     return values[order], vectors
 
 
-def _verify(bk: ModuleType, W: Any, values: np.ndarray, vectors: Any) -> tuple[np.ndarray, float]:
-    """Return the residuals from their definition, in float64, and max |VᵀV - I|; on the host."""
+def _verify(bk: Backend, W: Sparse, values: np.ndarray, vectors: Array) -> tuple[np.ndarray, float]:
+    """Return the residuals by their definition in float64, and max |VᵀV - I|, on the host."""
     xp, n = bk.xp, values.shape[0]
     scale = float(np.abs(values).max()) or 1.0
     values = bk.asarray(values)
@@ -352,5 +353,5 @@ def _verify(bk: ModuleType, W: Any, values: np.ndarray, vectors: Any) -> tuple[n
     gram = vectors.T @ vectors
     gram[xp.arange(n), xp.arange(n)] -= 1
     found[n] = xp.abs(gram).max()
-    found = bk.to_numpy(found)  # a wait
+    found = bk.to_numpy(found)  # host waits
     return found[:n], float(found[n])

@@ -1,32 +1,34 @@
-"""The embedding D = |V||Λ|^½ of a graph's eigenpairs."""
+"""The embedding D = |V||Λ|^½, computed from the eigenpairs of a graph."""
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.typing import Array
 
 __all__ = ["embed"]
 
-CHUNK = 2**20  # entries that are ranked at once
+CHUNK = 2**20  # entries ranked at once
 
 
 @on_its_device
-def embed(values: Any, vectors: Any, *, drop_correlated: float | None = None) -> Any:
+def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None) -> Array:
     r"""Return :math:`D_{ji} = |V_{ji}|\,|\lambda_i|^{1/2}` [HD19, Algorithm 1, line 2].
 
     Parameters
     ----------
     values : array of shape (n,)
-        Eigenvalues by falling magnitude.
+        Eigenvalues by decreasing magnitude.
     vectors : array of shape (m, n)
         Their eigenvectors, in columns. Signs do not matter.
     drop_correlated : float, optional
-        In (0, 1): of columns of D whose absolute Spearman correlation exceeds it, keep the one
-        of larger eigenvalue (the paper takes 0.95 where symmetric clusters bring mirrored
-        eigenvectors, [HD19, section 4.1]). Costs a sort of each column.
+        A threshold in (0, 1). If the absolute Spearman correlation of two columns of D exceeds
+        it, only the one with the larger eigenvalue is kept. The paper takes 0.95 for symmetric
+        clusters, which bring mirrored eigenvectors [HD19, section 4.1]. Costs a sort of each
+        column.
 
     Returns
     -------
@@ -53,18 +55,18 @@ def embed(values: Any, vectors: Any, *, drop_correlated: float | None = None) ->
     return xp.ascontiguousarray(D[:, kept])
 
 
-def _spearman(xp: Any, D: Any) -> Any:
-    """Return the rank correlations of the columns; constant columns correlate with none."""
+def _spearman(xp: ModuleType, D: Array) -> Array:
+    """Return the Spearman correlations of the columns; a constant column correlates with none."""
     (m, n), ranks = D.shape, xp.empty(D.shape)
     step = max(1, CHUNK // m)
-    for start in range(0, n, step):  # mean ranks: ties are common where components end
+    for start in range(0, n, step):  # mean ranks, as ties are common where components end
         x = xp.ascontiguousarray(D[:, start : start + step].T)
         order = xp.argsort(x, axis=1, kind="stable")
         x = xp.take_along_axis(x, order, axis=1)
-        begins = xp.ones(x.shape, dtype=np.int64)  # of equal entries in a column
+        begins = xp.ones(x.shape, dtype=np.int64)  # starts of runs of equal entries
         begins[:, 1:] = x[:, 1:] != x[:, :-1]
         group = xp.cumsum(begins.ravel())
-        place = xp.arange(0, x.size, m)[:, None]  # of each column in what follows
+        place = xp.arange(0, x.size, m)[:, None]  # of each column in the flat arrays
         twice = xp.searchsorted(group, group, side="left")
         twice += xp.searchsorted(group, group, side="right")
         own = xp.empty(x.size)

@@ -1,34 +1,35 @@
-"""The Chebyshev filter: its interval, its degree, and its use on a block."""
+"""The Chebyshev filter: its interval, its degree, and its application to a block of vectors."""
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 
 __all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "interval_of"]
 
 MAX_DEGREE = 1000
-DRIFT = 0.05  # with δ the residual of what is locked, growth beyond (DRIFT / δ)² spoils the block
-NARROW = 0.02  # a filter for a narrower interval, relative to the scale, needs float64
-GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio that a filter may make
+DRIFT = 0.05  # if locked pairs have residual δ, growth beyond (DRIFT / δ)² spoils the block
+NARROW = 0.02  # times the scale: a filter for a narrower interval needs float64
+GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio a filter may cause
 
 
 class _Interval(NamedTuple):
-    """The part of the spectrum that the filter damps: T_d((A - centre)/half)."""
+    """The part of the spectrum, centre ± half, that the filter T_d((A - centre)/half) damps."""
 
     centre: float
     half: float
 
     def growth(self, value: float) -> float:
-        """Return g with |T_d| ≈ e^(d g)/2 at `value`; 0 inside the interval."""
+        """Return g such that |T_d| ≈ e^(d g)/2 at `value`; g is 0 inside the interval."""
         return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
 
 
 def interval_of(low: float, high: float, scale: float) -> _Interval:
-    """Damp [low, high], which may be empty or a point."""
+    """Return the interval to damp, [low, high], which may be empty or a point."""
     return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 
 
@@ -40,13 +41,14 @@ def filter_degree(
     reduction: float,
     bearable: tuple[float, float],
 ) -> int:
-    """Choose the degree: enough to converge, no more than can be borne, at most 1000.
+    """Choose the degree: enough to converge, within the growth allowed, and at most 1000.
 
-    `top` is the largest Ritz value not locked, `last` the n-th, `reduction` the factor still
-    missing, `bearable` the logarithms of the growth allowed at `top` and at `scale`. Locked
-    vectors return with the growth at `scale`, from rounding and from what they lack: orthogonal
-    to a vector that is off by δ, the block holds δ of the eigenvector, and projecting out what
-    that has grown to leaves δ of it.
+    `top` is the largest Ritz value that is not locked, `last` is the n-th, `reduction` is the
+    factor by which residuals must still shrink, and `bearable` holds the logarithms of the growth
+    allowed at `top` and at `scale`. Locked vectors come back with the growth at `scale`, from
+    rounding and from their own errors. If a locked vector is off by δ, a block orthogonal to it
+    contains δ of the true eigenvector. The filter lets this part grow, and projecting the result
+    out leaves δ of it.
     """
     limits = [
         growth / max(interval.growth(value), 1e-6)
@@ -57,18 +59,18 @@ def filter_degree(
 
 
 def apply_filter(
-    bk: ModuleType,
-    A: Any,
-    V: Any,
-    residuals: Any | None,
+    bk: Backend,
+    A: Operator,
+    V: Array,
+    residuals: Array | None,
     theta: np.ndarray,
     degree: int,
     interval: _Interval,
 ) -> None:
-    """Replace V by T_degree((A - centre)/half) V, columns scaled to unit length.
+    """Replace V by T_degree((A - centre)/half) V, with columns scaled to unit length.
 
-    The recurrence runs in the dtype of A. With `residuals` (A - theta) V the filter is applied to
-    them alone; without, to V itself.
+    The recurrence runs in the dtype of A. If `residuals` (A - theta) V are given, the filter is
+    applied to them alone; otherwise it is applied to V itself.
     """
     xp = bk.xp
     x = (theta - interval.centre) / interval.half
@@ -101,8 +103,8 @@ def apply_filter(
     bk.map_chunks(run, bk.panels(V.shape[1]))
 
 
-def _filled_up(bk: ModuleType, v: Any, dtype: Any) -> Any:
-    """Return columns (m, w), and zeros beside them so that all rows begin where memory is read."""
+def _filled_up(bk: Backend, v: Array, dtype: Dtype) -> Array:
+    """Pad columns (m, w) with zero columns, so that each row starts where memory reads start."""
     width = -(-v.shape[1] // bk.panel_multiple) * bk.panel_multiple
     if width == v.shape[1]:
         return bk.xp.ascontiguousarray(v, dtype=dtype)
@@ -112,9 +114,10 @@ def _filled_up(bk: ModuleType, v: Any, dtype: Any) -> Any:
 
 
 def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the factors of r, (degree, w), and of v, (w,), divided by T_degree(x) where it grows.
+    """Return the factors of r, (degree, w), and of v, (w,), in the recurrence for residuals.
 
-    That is 2T_j(x)/half, half as much for j = 0, and T_degree(x).
+    They are 2T_j(x)/half, half as much for j = 0, and T_degree(x). Where T_degree(x) grows, all
+    are divided by it.
     """
     j = np.arange(degree + 1)[:, None]
     inside, outside = np.clip(x, -1, 1), np.arccosh(np.maximum(np.abs(x), 1))

@@ -1,30 +1,30 @@
-"""Orthonormal columns of a block, by two Cholesky factorisations."""
+"""Orthonormalisation of the columns of a block, by two Cholesky factorisations (Cholesky-QR)."""
 
 from __future__ import annotations
 
 import math
-from types import ModuleType
-from typing import Any
 
 import numpy as np
+from numpy.random import RandomState
 
+from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.spectrum.convergence import ConvergenceError
 
 __all__ = ["finish", "orthonormalise", "wide_panels"]
 
 
 def orthonormalise(
-    bk: ModuleType, V: Any, locked: Any, rng: Any, *, foreseen: bool = False
-) -> tuple[Any, bool]:
+    bk: Backend, V: Array, locked: Array, rng: RandomState, *, foreseen: bool = False
+) -> tuple[Array, bool]:
     """Make the columns of V nearly orthonormal, and orthogonal to `locked`, in place.
 
-    Cholesky-QR from the Gram matrix, until that is near the identity. A block of deficient
-    rank (a matrix of low rank has such filters) keeps its range and takes fresh random columns
-    for the rest. Returns the Gram matrix, and whether the rank was deficient.
+    Cholesky-QR repeats until the Gram matrix VᵀV is near the identity. A block of deficient rank,
+    as a matrix of low rank produces, keeps its range, and random columns replace the rest. Returns
+    the Gram matrix, and whether the rank was deficient.
 
-    Waits once for the device, and three times where the rank is deficient, twice if that is
-    `foreseen`: a step is taken on the condition, known to the device alone, that it is sound and
-    still needed, and the next Gram matrix comes with the answer.
+    Waits for the device once. If the rank is deficient, it waits three times, or twice if that is
+    `foreseen`. The device itself decides whether a step is sound and still needed; the host learns
+    this together with the next Gram matrix.
     """
     xp, replaced = bk.xp, False
     gram, near = _gram(bk, V, locked)
@@ -38,10 +38,10 @@ def orthonormalise(
         values = None
         if foreseen:
             values, basis = xp.linalg.eigh(gram.astype(np.float64))
-            found = bk.to_numpy(xp.concatenate([flags.astype(np.float64), values]))  # a wait
+            found = bk.to_numpy(xp.concatenate([flags.astype(np.float64), values]))  # host waits
             flags, on_host = found[:3], found[3:]
         else:
-            flags = bk.to_numpy(flags)  # a wait
+            flags = bk.to_numpy(flags)  # host waits
         if flags[0]:
             return gram, replaced
         if flags[1]:
@@ -51,7 +51,7 @@ def orthonormalise(
             continue
         if values is None:
             values, basis = xp.linalg.eigh(gram.astype(np.float64))
-            on_host = bk.to_numpy(values)  # a wait
+            on_host = bk.to_numpy(values)  # host waits
         _replace_dependent(bk, V, values, basis, on_host, rng)
         gram, near = _gram(bk, V, locked)
         replaced = True
@@ -59,10 +59,10 @@ def orthonormalise(
     raise ConvergenceError(msg)
 
 
-def _gram(bk: ModuleType, V: Any, locked: Any, go: Any | None = None) -> tuple[Any, Any]:
+def _gram(bk: Backend, V: Array, locked: Array, go: Array | None = None) -> tuple[Array, Array]:
     """Make V orthogonal to `locked`, in place; return VᵀV and whether it is near the identity.
 
-    `go` is a condition on the device: V stays as it is where that does not hold.
+    `go` is a condition on the device: if it does not hold, V is not changed.
     """
     xp = bk.xp
     if locked.shape[1]:
@@ -75,31 +75,31 @@ def _gram(bk: ModuleType, V: Any, locked: Any, go: Any | None = None) -> tuple[A
     return gram, away.astype(np.float64) < 1e-2
 
 
-def finish(bk: ModuleType, V: Any, gram: Any) -> None:
+def finish(bk: Backend, V: Array, gram: Array) -> None:
     """Make nearly orthonormal columns orthonormal to the last digits, in place."""
     _multiply_upper(bk, V, bk.inverse_lower(bk.xp.linalg.cholesky(gram)).T)
 
 
-def _multiply_upper(bk: ModuleType, V: Any, T: Any) -> None:
+def _multiply_upper(bk: Backend, V: Array, T: Array) -> None:
     """Replace V by V T for an upper triangular T, from the last columns to the first."""
     for columns in reversed(wide_panels(bk, V.shape[1])):
         V[:, columns] = V[:, : columns.stop] @ T[: columns.stop, columns]
 
 
-def wide_panels(bk: ModuleType, width: int) -> list[slice]:
-    """Split the columns of a block so that a triangle is worth its half of a product."""
+def wide_panels(bk: Backend, width: int) -> list[slice]:
+    """Split the columns so that a product with a triangular matrix costs half of a full one."""
     step = max(bk.panel_width, -(-width // 8))
     return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
-def _cholesky(bk: ModuleType, gram: Any) -> tuple[Any, Any]:
+def _cholesky(bk: Backend, gram: Array) -> tuple[Array, Array]:
     """Return the Cholesky factor and whether `gram` is safely positive definite, on the device."""
     xp = bk.xp
     try:
         factor = xp.linalg.cholesky(gram)
     except np.linalg.LinAlgError:
         return gram, xp.zeros((), dtype=bool)
-    # a pivot near √eps is rounding; CuPy returns a failed factor without a word
+    # a pivot near √eps is rounding; CuPy returns a failed factor without an error
     eps = float(np.finfo(gram.dtype).eps)
     error = xp.abs(factor @ factor.T - gram).max().astype(np.float64)
     pivot = xp.diagonal(factor).copy().min().astype(np.float64)
@@ -107,11 +107,11 @@ def _cholesky(bk: ModuleType, gram: Any) -> tuple[Any, Any]:
 
 
 def _replace_dependent(
-    bk: ModuleType, V: Any, values: Any, basis: Any, on_host: np.ndarray, rng: Any
+    bk: Backend, V: Array, values: Array, basis: Array, on_host: np.ndarray, rng: RandomState
 ) -> None:
     """Replace V by a basis of its numerical range and random columns, in place.
 
-    Given the eigenpairs of its Gram matrix, and their values on the host too, rising.
+    `values`, ascending, and `basis` are the eigenpairs of VᵀV; `on_host` holds `values` too.
     """
     xp, width = bk.xp, V.shape[1]
     eps = float(np.finfo(V.dtype).eps)

@@ -2,43 +2,44 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import RandomState
 
+from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed
 
 __all__ = ["Part", "Settings", "solve", "takes_dense", "csr_of", "dense_pairs", "entries_of"]
 
-CROWD = 1e-5  # part of the largest magnitude: closer, one vector hardly tells eigenvalues apart
+CROWD = 1e-5  # of the largest magnitude: one vector hardly separates eigenvalues closer than this
 
 
 class Settings(NamedTuple):
-    """What every component is solved with."""
+    """Settings of the solver, the same for every component."""
 
     solver: str
     tol: float
     max_iter: int | None
-    rng: Any
+    rng: RandomState
 
 
 class Part(NamedTuple):
-    """Eigenpairs of g components of s rows each, p of each.
+    """The p eigenpairs of each of g components with s rows each.
 
-    component (g,), on the host; rows (g, s), values (g, p), vectors (g, s, p).
+    Shapes: component (g,), on the host; rows (g, s), values (g, p), vectors (g, s, p).
     """
 
     component: np.ndarray
-    rows: Any
-    values: Any
-    vectors: Any
+    rows: Array
+    values: Array
+    vectors: Array
     solver: str
     failure: str
 
 
-def entries_of(bk: ModuleType, W: Any, order: Any) -> tuple[Any, Any, Any]:
-    """Return value, row and column of the entries of W[order][:, order], row after row."""
+def entries_of(bk: Backend, W: Sparse, order: Array) -> tuple[Array, Array, Array]:
+    """Return the values, rows and columns of the entries of W[order][:, order], by row."""
     xp, m = bk.xp, W.shape[0]
     place = xp.empty(m, dtype=np.int64)
     place[order] = xp.arange(m)
@@ -50,23 +51,23 @@ def entries_of(bk: ModuleType, W: Any, order: Any) -> tuple[Any, Any, Any]:
     return W.data[by_key], row, keys - row * m
 
 
-def csr_of(bk: ModuleType, data: Any, row: Any, column: Any, m: int) -> Any:
-    """Return a matrix of m rows in CSR from its entries, row after row."""
+def csr_of(bk: Backend, data: Array, row: Array, column: Array, m: int) -> Sparse:
+    """Assemble a CSR matrix of shape (m, m) from its entries, which are sorted by row."""
     xp = bk.xp
     indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
     return bk.sparse.csr_matrix((data, column.astype(np.int32), indptr), shape=(m, m))
 
 
 def solve(
-    bk: ModuleType,
+    bk: Backend,
     component: np.ndarray,
-    rows: Any,
-    A: Any,
+    rows: Array,
+    A: Sparse,
     n: int,
     settings: Settings,
     known: Known | None,
 ) -> Part:
-    """Solve one component with the solver asked for, or chosen by size."""
+    """Solve one component with the requested solver, or with one chosen by size."""
     m, (solver, tol, max_iter, rng) = A.shape[0], settings
     if takes_dense(m, n, solver):
         return dense_pairs(bk, component, rows, A.toarray(), n)
@@ -87,24 +88,24 @@ def solve(
     return Part(component, rows[None], values[None], vectors[None], "chebyshev", failure)
 
 
-def _is_crowded(bk: ModuleType, values: Any) -> bool:
-    """Say whether the smallest magnitudes lie so close that Lanczos may have taken wrong ones."""
+def _is_crowded(bk: Backend, values: Array) -> bool:
+    """Return whether the smallest magnitudes are so close that Lanczos may have picked wrong."""
     magnitudes = np.abs(bk.to_numpy(values))
     return int((magnitudes <= magnitudes.min() + CROWD * magnitudes.max()).sum()) >= 3
 
 
 def takes_dense(m: int, n: int, solver: str) -> bool:
-    """Say whether a full decomposition is asked for, or best."""
+    """Return whether to use a full decomposition, because it is requested or best."""
     return solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n))
 
 
 def _is_dense_faster(m: int, n: int) -> bool:
-    """Say whether a full decomposition beats the filter: see benchmarks/eigen_solvers.py."""
+    """Return whether a full decomposition beats the filter (see benchmarks/eigen_solvers.py)."""
     return m <= 300 or (m <= 1000 and 5 * n >= m) or 2 * n >= m
 
 
-def dense_pairs(bk: ModuleType, component: np.ndarray, rows: Any, A: Any, n: int) -> Part:
-    """Return the n pairs of largest magnitude from a full decomposition in float64."""
+def dense_pairs(bk: Backend, component: np.ndarray, rows: Array, A: Array, n: int) -> Part:
+    """Return the n eigenpairs of largest magnitude from a full decomposition in float64."""
     xp = bk.xp
     values, vectors = xp.linalg.eigh(A.astype(np.float64, copy=False))
     order = xp.argsort(-xp.abs(values))[:n]
@@ -112,7 +113,7 @@ def dense_pairs(bk: ModuleType, component: np.ndarray, rows: Any, A: Any, n: int
     return Part(component, rows[None], values[None], vectors[None], "dense", "")
 
 
-def values_on_host(bk: ModuleType, parts: list[Part]) -> list[np.ndarray]:
-    """Fetch the values of all parts in one transfer."""
-    values = bk.to_numpy(bk.xp.concatenate([part.values.ravel() for part in parts]))  # a wait
+def values_on_host(bk: Backend, parts: list[Part]) -> list[np.ndarray]:
+    """Copy the eigenvalues of all parts to the host in one transfer."""
+    values = bk.to_numpy(bk.xp.concatenate([part.values.ravel() for part in parts]))  # host waits
     return np.split(values, np.cumsum([part.values.size for part in parts])[:-1])

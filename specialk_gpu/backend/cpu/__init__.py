@@ -1,15 +1,16 @@
-"""The NumPy backend: the names of the seam for arrays on the host."""
+"""The NumPy backend: the backend interface for arrays on the host."""
 
 from __future__ import annotations
 
 import os
 import platform
 from contextlib import AbstractContextManager, nullcontext
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import scipy
-import scipy.sparse as sparse
+import scipy.sparse
 from scipy.linalg import solve_triangular
 
 from specialk_gpu.backend.cpu.centers import nearest_center, nearest_without, sq_distances
@@ -46,6 +47,7 @@ from specialk_gpu.backend.cpu.products import (
     select_smallest,
 )
 from specialk_gpu.backend.cpu.threads import map_chunks, n_threads, one_blas_thread
+from specialk_gpu.backend.typing import Dtype
 
 __all__ = [
     "all_true",
@@ -101,48 +103,50 @@ __all__ = [
 ]
 
 name = "numpy"
-xp = np
+xp: ModuleType = np
+sparse: ModuleType = scipy.sparse
 
-THREAD_ROWS = 2**12  # from which products are worth threads of BLAS
-THREAD_COLUMNS = 2**8  # of a block of vectors, from which they are
-panel_width = 64  # columns that stay in cache while a sparse matrix runs over them
-panel_multiple = 1  # of columns, to which a panel is filled up with zeros
-tile_bytes = 2**27  # scores of a block of rows, where memory allows
-center_order = "C"  # of the rows that `nearest_center` reads fastest
-sweep_window = 1  # numbers of clusters that a sweep tries at once, though it may stop at the first
-sweep_bytes = 2**29  # of the runs of a sweep in one batch
+THREAD_ROWS = 2**12  # with fewer rows, a product uses one thread of BLAS
+THREAD_COLUMNS = 2**8  # with fewer vectors in a block, a product with it does so too
+panel_width = 64  # columns that stay in cache while a sparse matrix multiplies them
+panel_multiple = 1  # zeros fill up the columns of a panel to a multiple of this
+tile_bytes = 2**27  # size of a tile (the scores of a block of rows), if memory allows
+center_order = "C"  # memory order of the rows that `nearest_center` reads fastest
+sweep_window = 1  # numbers of clusters that a sweep tries at once, even if it stops at the first
+sweep_bytes = 2**29  # memory for the runs of a sweep in one batch
 
 
-def asarray(x: Any, dtype: Any = None) -> np.ndarray:
+def asarray(x: object, dtype: Dtype | None = None) -> np.ndarray:
     """Bring an array-like to the host; arrays already there are not copied."""
     return np.asarray(x, dtype=dtype)
 
 
-def to_numpy(x: Any) -> np.ndarray:
+def to_numpy(x: object) -> np.ndarray:
     """Return `x` as a NumPy array."""
     return np.asarray(x)
 
 
-def device_of(x: Any) -> AbstractContextManager:
+def device_of(x: object) -> AbstractContextManager:
     """Return a context in which the device of `x` is the current one.
 
-    On the host: in which products take one thread, if `x` has so few rows that more only wait.
+    On the host, products in it use one thread if `x` has so few rows that more would only wait.
     """
-    few = getattr(x, "shape", None) and x.shape[0] < THREAD_ROWS
+    shape = getattr(x, "shape", None)
+    few = shape and shape[0] < THREAD_ROWS
     return one_blas_thread if few else nullcontext()
 
 
 def narrow_block(width: int = 1) -> AbstractContextManager:
     """Return a context for work on a block of `width` vectors.
 
-    On the host, products of a narrow block take one thread in it: those of BLAS would gain little,
-    and wait on cores that `map_chunks` could use.
+    On the host, products of a narrow block use one thread in it. More threads of BLAS would gain
+    little, and would wait on cores that `map_chunks` could use.
     """
     return one_blas_thread if width < THREAD_COLUMNS else nullcontext()
 
 
 def panels(width: int) -> list[slice]:
-    """Split the columns of a block into panels of equal width, some for each core."""
+    """Split the columns of a block into panels of equal width, one or more for each core."""
     n = n_threads()
     n_panels = -(-width // panel_width)
     if width >= n * LEAST_COLUMNS:
@@ -152,12 +156,12 @@ def panels(width: int) -> list[slice]:
 
 
 def all_true(x: np.ndarray) -> bool:
-    """Say whether all entries of a boolean array are true."""
+    """Return whether all entries of a boolean array are true."""
     return bool(x.all())
 
 
 def column_dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Return the products of the columns of X with those of Y: (w,) for two arrays (m, w)."""
+    """Return the dot product of each column of X with that of Y: (w,) for two arrays (m, w)."""
     return (X * Y).sum(axis=0)
 
 
@@ -171,7 +175,7 @@ def synchronize() -> None:
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may still take, as far as the system tells."""
+    """Return the bytes that this process may still allocate, as far as the system reports it."""
     limits = []
     try:
         with open("/proc/meminfo", encoding="ascii") as lines:
@@ -193,7 +197,7 @@ def free_memory() -> int:
 
 
 def _total_memory() -> int:
-    """Return the bytes of memory in this machine; 8 GiB where the system does not tell."""
+    """Return the bytes of memory in this machine; 8 GiB if the system does not report them."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -201,7 +205,7 @@ def _total_memory() -> int:
 
 
 def describe() -> dict[str, Any]:
-    """Name the versions and the processor."""
+    """Describe the versions and the processor."""
     versions = {"numpy": np.__version__, "scipy": scipy.__version__}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     processor = platform.processor() or platform.machine()
@@ -212,16 +216,16 @@ def describe() -> dict[str, Any]:
 
 
 def bin_sums(bins: np.ndarray, weights: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return the sums (n_bins,) of weights by bin; they must be exact in any order."""
+    """Return the sum (n_bins,) of the weights in each bin; sums must be exact in any order."""
     return np.bincount(bins, weights, n_bins) if bins.size else np.zeros(n_bins)
 
 
 def repeated(count: np.ndarray) -> np.ndarray:
-    """Return 0 so many times as count says, then 1, ..."""
+    """Return 0 repeated count[0] times, then 1 repeated count[1] times, and so on."""
     return np.repeat(np.arange(count.size), count)
 
 
 def segment_max(x: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the largest of x[start], ..., x[end - 1] for each start and end, of rising starts."""
+    """Return the maximum of x[start:end] for each start and end; the starts are ascending."""
     bounds = np.stack([start, end], axis=1).ravel()
     return np.maximum.reduceat(x, bounds[:-1] if bounds[-1] == x.size else bounds)[::2]

@@ -19,8 +19,8 @@ __all__ = [
     "sq_distances",
 ]
 
-CHUNK_BYTES = 2**21  # scores, or rows, that stay in cache
-THREAD_BYTES = 2**23  # scores that are worth threads
+CHUNK_BYTES = 2**21  # of scores, or rows, that stay in cache
+THREAD_BYTES = 2**23  # of scores, from which on several threads pay
 
 
 def nearest_center(
@@ -28,21 +28,21 @@ def nearest_center(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Find the nearest centre of every row, for several sets of centres ("runs") at once.
 
-    All share a product, so that a run may see in its rounding which others there are.
+    All runs share one matrix product, so the rounding of a run may depend on the others.
 
     Parameters
     ----------
     X : float64 array of shape (m, d)
     sq_norms : float64 array of shape (m,)
-        Of the rows of X.
+        Squared norms of the rows of X.
     centers : float64 array of shape (R, k, d)
     sizes : int array of shape (R,), on the host
-        Rising. Run r has the centres centers[r, :sizes[r]], at least one; the others are padding.
+        Ascending. Run r has the centres centers[r, :sizes[r]], at least one; the rest is padding.
 
     Returns
     -------
     labels : int32 array of shape (R, m)
-        Of equal distances the smaller label.
+        At equal distances, the smaller label.
     sq_distances : float64 array of shape (R, m)
     """
     m, R = X.shape[0], centers.shape[0]
@@ -65,19 +65,19 @@ def nearest_without(
     sizes: np.ndarray,
     removed: list[np.ndarray],
 ) -> np.ndarray:
-    """Find the squared distance of every row to the nearest centre, were one of them removed.
+    """Find the squared distance of every row to its nearest centre after one centre is removed.
 
     Parameters
     ----------
     X, sq_norms, centers, sizes
-        See `nearest_center`; at least two centres each.
+        See `nearest_center`. Each run has at least two centres.
     removed : list of int arrays, of length R
-        The slots to remove from centers[r], one at a time.
+        For each run r, the places in centers[r] of the centres to remove, one at a time.
 
     Returns
     -------
     float64 array of shape (C, m)
-        For all that are removed from the first run, then the second, and so on.
+        One row for each removed centre: those of the first run, then the second, and so on.
     """
     run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
     slot = np.concatenate(removed)
@@ -95,7 +95,7 @@ def nearest_without(
 
 
 def sq_distances(X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Compute the squared distances of all rows to some centres.
+    """Compute the squared distances of all rows to the given centres.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def sq_distances(X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray) -> np
 
 
 class _Stack(NamedTuple):
-    """The centres of all runs by slot, then run: those of slot c are ends[c] : ends[c + 1]."""
+    """The centres of all runs, by slot, then run; those of slot c are at ends[c]:ends[c + 1]."""
 
     centers: np.ndarray  # (sum of sizes, d), times -2
     sq_norms: np.ndarray  # (sum of sizes, 1)
@@ -130,7 +130,7 @@ class _Stack(NamedTuple):
 
 
 def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
-    """Stack the centres (R, k, d) of runs of rising sizes."""
+    """Stack the centres (R, k, d) of runs whose sizes are ascending."""
     slots = np.arange(sizes[-1])
     first = np.searchsorted(sizes, slots, side="right")
     stacked = centers.swapaxes(0, 1)[: slots.size][slots[:, None] < sizes]
@@ -140,22 +140,22 @@ def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
 
 
 def map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
-    """Call function(rows) for chunks of the rows whose scores stay in cache."""
+    """Call function(rows) for chunks of rows whose scores stay in cache."""
     step = max(1, min(m, CHUNK_BYTES // (8 * n_centers)))
     if 8 * m * n_centers < THREAD_BYTES:
         step = m
-    with one_blas_thread:  # a small product is slower in several
+    with one_blas_thread:  # a small product is slower in several threads
         map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
 
 
 def two_nearest(
     X: np.ndarray, stack: _Stack, *, both: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the label of the nearest of the centres of each run, and the two smallest scores.
+    """Return the label of the nearest centre in each run, and the two smallest scores.
 
-    All three are of shape (R, m). A score is a squared distance less that of the row to the
-    origin; without a second centre the second is infinite, and it means nothing unless `both` are
-    asked for.
+    All three have shape (R, m). A score is the squared distance to a centre, less the squared norm
+    of the row. If there is no second centre, the second score is infinite. It means nothing unless
+    `both` is True.
     """
     scores = stack.centers @ X.T
     scores += stack.sq_norms

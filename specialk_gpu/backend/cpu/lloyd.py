@@ -1,4 +1,4 @@
-"""Iterations of k-means on the host: nearest centres with margins, sums of clusters, draws."""
+"""K-means iterations on the host: nearest centres with margins, cluster sums, random draws."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from specialk_gpu.backend.cpu.threads import map_chunks
 __all__ = ["assign", "draw_rows", "largest", "segment_sum", "sums_of_minima"]
 
 THREAD_ROWS = 2**18  # rows, over all runs, that are worth a thread
-MARGIN_ROWS = 2**13  # from which margins pay
-FEW_ROWS = 2**8  # a search in each run takes longer than a pass over all
-PARTS = 64  # of the rows at most, with sums of their own
+MARGIN_ROWS = 2**13  # from this many rows on, margins pay
+FEW_ROWS = 2**8  # with fewer rows, one pass over all is faster than a search in each run
+PARTS = 64  # at most this many parts of the rows have sums of their own
 
 
 class _Last(NamedTuple):
-    """What `assign` remembers of the runs."""
+    """What `assign` remembers of the runs from one call to the next."""
 
     labels: np.ndarray  # (R, m)
-    margins: list[Any]  # (m,) each, at most how much farther the second nearest centre is, or None
+    # (m,) for each run: lower bounds on how much farther the second nearest centre is, or None
+    margins: list[np.ndarray | None]
     centers: np.ndarray  # (R, k, d)
     counts: np.ndarray  # (R, k)
     sums: np.ndarray  # (R, k, d)
@@ -42,13 +43,14 @@ class _Last(NamedTuple):
         return _Last(labels, margins, *others)
 
     def relabelled(self, run: int, row: int) -> None:
-        """Take note that a row has changed its cluster, as labels, counts and sums have it."""
-        if self.margins[run] is not None:
-            self.margins[run][row] = -np.inf
+        """Record that a row has changed its cluster; labels, counts and sums show it already."""
+        margins = self.margins[run]
+        if margins is not None:
+            margins[row] = -np.inf
 
 
 def sums_of_minima(first: np.ndarray, second: np.ndarray, owner: np.ndarray, n: int) -> np.ndarray:
-    """Sum the smaller of two numbers over all columns, for rows of two arrays.
+    """Sum the minima of a row of `first` and a row of `second` over all columns.
 
     Parameters
     ----------
@@ -57,12 +59,12 @@ def sums_of_minima(first: np.ndarray, second: np.ndarray, owner: np.ndarray, n: 
     owner : int64 array of shape (C,)
         Which of P owners each row of `first` belongs to.
     n : int
-        How many rows of `second` belong to each owner, one after another.
+        Number of rows of `second` that belong to each owner, one owner after another.
 
     Returns
     -------
     float64 array of shape (C, n)
-        For each row of `first` and each that its owner has in `second`.
+        One sum for each row of `first` and each row of `second` with the same owner.
     """
     sums = np.empty((len(first), n))
     for c, p in enumerate(owner.tolist()):
@@ -71,7 +73,7 @@ def sums_of_minima(first: np.ndarray, second: np.ndarray, owner: np.ndarray, n: 
 
 
 def largest(x: np.ndarray, n: int) -> np.ndarray:
-    """Return the places (r, n) of the n largest in each row of x (r, m), those of ties in order."""
+    """Return the places (r, n) of the n largest entries in each row of x (r, m), ties in order."""
     places = np.empty((len(x), n), dtype=np.int64)
     for r, row in enumerate(x):
         some = np.flatnonzero(row >= np.partition(row, row.size - n)[row.size - n])
@@ -80,7 +82,7 @@ def largest(x: np.ndarray, n: int) -> np.ndarray:
 
 
 def remember(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> _Last:
-    """Return the `last` of runs with these labels (R, m) and centres (R, k, d), for `assign`."""
+    """Return `last` for `assign`, for runs with these labels (R, m) and centres (R, k, d)."""
     counts, sums = segment_sum(X, labels, centers.shape[1])
     return _Last(labels, [None] * len(labels), centers, counts, sums)
 
@@ -93,40 +95,42 @@ def assign(
     sizes: np.ndarray,
     last: _Last | None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, _Last, bool]:
-    """Do an iteration of k-means for several runs: nearest centres, and sums of the clusters.
+    """Do one k-means iteration for several runs: nearest centres, and sums of the clusters.
 
-    Of many rows, only those are looked at for which the centres have moved further than the
-    second nearest one was behind (after Hamerly, Making k-means even faster, 2010); the margins
-    leave room for rounding. Sums are updated by the rows that changed.
+    The margin of a row is how much farther its second nearest centre is than the nearest. With
+    many rows, only those are searched whose centres have moved further than the margin (after
+    Hamerly, Making k-means even faster, 2010). Margins leave room for rounding. Sums are updated
+    from the rows that changed.
 
     Parameters
     ----------
     X, columns : float64 arrays of shape (m, d)
-        The rows, and the same in `center_order`.
+        The rows, and the same rows in `center_order`.
     sq_norms, centers, sizes
         See `nearest_center`.
     last
-        What the last call for these runs returned, or `remember` of runs like them, or None. It has
-        `of(runs)`, what it holds of some of the runs, given by an array like X, and
-        `relabelled(run, row)`, to be told where labels, counts and sums are changed in place.
+        What the last call for these runs returned, what `remember` returned for such runs, or
+        None. Its method `of(runs)` returns the part for some of the runs, given by an array like
+        X. Call `relabelled(run, row)` if labels, counts and sums are changed in place.
 
     Returns
     -------
     labels : int32 array of shape (R, m)
     state : float64 array of shape (3, R)
-        The inertia of these centres; whether labels differ from those of `last`, if any: positive
-        where they do; and the number of clusters that have rows.
+        The inertia of these centres; a number that is positive if labels differ from those of
+        `last`, if any; and the number of clusters that have rows.
     means : float64 array of shape (R, k, d)
-        Of the clusters; the centres of those without rows.
+        Means of the clusters. A cluster without rows keeps its centre.
     counts, sums : float64 arrays of shape (R, k) and (R, k, d)
     last
         For the next call.
     exact : bool
-        Whether the inertia is from its definition, or from the sums and subject to cancellation.
+        Whether the inertia comes from its definition. If False, it comes from the sums and is
+        subject to cancellation.
     """
     if exact := X.shape[0] < MARGIN_ROWS:
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-        margins = [None] * sizes.size
+        margins: list[np.ndarray | None] = [None] * sizes.size
     else:
         labels, margins = _search(X, sq_norms, centers, sizes, last)
     counts, sums = _sums(X, labels, centers.shape[1], last)
@@ -139,38 +143,39 @@ def assign(
 
 def _search(
     X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: _Last | None
-) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the labels (R, m) and margins (m,) of each run, looking at as few rows as will do."""
+) -> tuple[np.ndarray, list[np.ndarray | None]]:
+    """Return the labels (R, m) and the margins (m,) of each run, from as few rows as possible."""
     m, R = X.shape[0], sizes.size
     own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
     error = np.array([_score_error(sq_norms, C) for C in own])
     labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
 
-    def look(r: int) -> bool:
-        """Find the nearest centres of run r, unless most rows must be looked at."""
-        if last.margins[r] is None:
+    def look(r: int, last: _Last) -> bool:
+        """Find the nearest centres of run r, unless more than a quarter of the rows need it."""
+        known = last.margins[r]
+        if known is None:
             return False
         moved = np.sqrt(((own[r] - last.centers[r, : sizes[r]]) ** 2).sum(axis=1)) * (1 + 1e-9)
         labels[r] = last.labels[r]
-        rows = _doubtful(last.margins[r], moved, error[r], labels[r], margins[r])
+        rows = _doubtful(known, moved, error[r], labels[r], margins[r])
         if 4 * rows.size > m:
             return False
         stack = _stack(own[r][None], sizes[r : r + 1])
         step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
-            labels[r, some], *scores = two_nearest(X.take(some, axis=0), stack)
-            margins[r, some] = _margins(sq_norms[some], *scores, error[r])[0]
+            labels[r, some], best, second = two_nearest(X.take(some, axis=0), stack)
+            margins[r, some] = _margins(sq_norms[some], best, second, error[r])[0]
         return True
 
     rest = np.arange(R)
     if last is not None:
-        done = map_chunks(lambda runs: [look(r) for r in range(R)[runs]], _run_slices(R, m))
+        done = map_chunks(lambda runs: [look(r, last) for r in range(R)[runs]], _run_slices(R, m))
         rest = np.flatnonzero(~np.array(sum(done, [])))
 
     def search(rows: slice) -> None:
-        labels[rest, rows], *scores = two_nearest(X[rows], stack)
-        margins[rest, rows] = _margins(sq_norms[rows], *scores, error[rest, None])
+        labels[rest, rows], best, second = two_nearest(X[rows], stack)
+        margins[rest, rows] = _margins(sq_norms[rows], best, second, error[rest, None])
 
     if rest.size:
         stack = _stack(centers[rest], sizes[rest])
@@ -181,9 +186,10 @@ def _search(
 def _sums(
     X: np.ndarray, labels: np.ndarray, k: int, last: _Last | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sizes (R, k) and sums (R, k, d) of the clusters, from the last where known."""
+    """Return the sizes (R, k) and sums (R, k, d) of the clusters, from those of `last` if given."""
     if last is None:
-        return segment_sum(X, labels, k)
+        counts, sums = segment_sum(X, labels, k)
+        return counts, sums
     counts, sums = last.counts[:, :k].copy(), last.sums[:, :k].copy()
 
     def update(runs: slice) -> None:
@@ -196,7 +202,7 @@ def _sums(
 
 
 def _run_slices(n_runs: int, m: int) -> list[slice]:
-    """Split the runs so that each part has rows that are worth a thread."""
+    """Split the runs into parts that have enough rows to be worth a thread."""
     step = max(1, THREAD_ROWS // m)
     return [slice(i, min(i + step, n_runs)) for i in range(0, n_runs, step)]
 
@@ -211,7 +217,7 @@ def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
 def _margins(
     sq_norms: np.ndarray, best: np.ndarray, second: np.ndarray, error: np.ndarray
 ) -> np.ndarray:
-    """Bound from below how much farther than the nearest centre the second nearest is."""
+    """Bound from below how much farther the second nearest centre is than the nearest."""
     distances = np.sqrt(np.maximum(best + sq_norms, 0) + error)
     distances += np.sqrt(np.maximum(second + sq_norms, 0) + error)
     with np.errstate(invalid="ignore"):
@@ -222,16 +228,16 @@ def _margins(
 def _doubtful(
     last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
 ) -> np.ndarray:
-    """Bring margins (m,) to centres that moved (k,); return the rows whose labels may be wrong."""
+    """Update the margins (m,) after centres `moved` (k,); return rows whose label may be wrong."""
     others = [np.delete(moved, c).max(initial=0) for c in range(moved.size)]
     np.subtract(last, (moved + others).take(labels), out=margins)
-    return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # scores beyond differ by > 2 error
+    return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # else scores differ by > 2 error
 
 
 def _moved(
     X: np.ndarray, old: np.ndarray, new: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what changes in the sizes (R, k) and sums (R, k, d) when labels (R, m) do."""
+    """Return the changes of the sizes (R, k) and sums (R, k, d) if labels (R, m) change."""
     (m, d), R = X.shape, len(new)
     run, row = np.nonzero(old != new)
     place = np.concatenate([new[run, row] + k * run, old[run, row] + k * run])
@@ -247,7 +253,7 @@ def _inertia(
     counts: np.ndarray,
     sums: np.ndarray,
 ) -> np.ndarray:
-    """Return the sums of squared distances to the centres (R,) from the sums of the clusters."""
+    """Return the inertia of each run (R,), computed from the sums of its clusters."""
     products = []
     for r, size in enumerate(sizes.tolist()):
         C = centers[r, :size]
@@ -255,7 +261,7 @@ def _inertia(
     return np.maximum(sq_norms.sum() - np.array(products), 0)
 
 
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite shows in the sums
+@np.errstate(over="ignore", invalid="ignore")  # sums show what is not finite
 def segment_sum(
     X: np.ndarray, labels: np.ndarray, n_segments: int, *, squares: bool = False
 ) -> tuple[np.ndarray, ...]:
@@ -265,9 +271,9 @@ def segment_sum(
     ----------
     X : array of shape (m, d)
     labels : int32 array of shape (R, m)
-        Rows whose label is not in 0, ..., n_segments - 1 count for nothing.
+        Rows whose label is not in 0, ..., n_segments - 1 are ignored.
     n_segments : int
-        k.
+        Number of labels k.
     squares : bool
         Whether to sum the squares too.
 
@@ -280,7 +286,7 @@ def segment_sum(
     (m, d), R, k = X.shape, labels.shape[0], n_segments
     offsets = np.arange(0, R * k, k, dtype=np.int32)[:, None]
 
-    @np.errstate(over="ignore", invalid="ignore")  # threads have states of their own
+    @np.errstate(over="ignore", invalid="ignore")  # each thread has its own state
     def add(part: slice) -> list[np.ndarray]:
         counts, totals = np.zeros(R * k), np.zeros((1 + squares, R * k, d))
         for start in range(part.start, part.stop, step):
@@ -288,8 +294,8 @@ def segment_sum(
             label = labels[:, rows]
             place = np.where((label >= 0) & (label < k), label + offsets, np.int32(R * k))  # (R, t)
             ones, ends = np.ones(place.size), np.arange(0, place.size + 1, R, dtype=place.dtype)
-            shape = R * k + 1, place.shape[1]  # a last row for what counts for nothing
-            member = sparse.csc_matrix((ones, place.T.ravel(), ends), shape=shape)
+            shape = R * k + 1, place.shape[1]  # the last row takes the ignored
+            member: Any = sparse.csc_matrix((ones, place.T.ravel(), ends), shape=shape)
             counts += np.bincount(member.indices, minlength=shape[0])[:-1]
             x = X[rows].astype(np.float64, copy=squares)
             totals[0] += (member @ x)[:-1]
@@ -305,7 +311,7 @@ def segment_sum(
 
 
 def draw_rows(weights: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """Draw rows with probability in proportion to their weights.
+    """Draw rows with probabilities proportional to their weights.
 
     Parameters
     ----------

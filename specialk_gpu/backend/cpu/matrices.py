@@ -1,4 +1,4 @@
-"""Sparse matrices: components, products with blocks, Lanczos."""
+"""Sparse matrices on the host: connected components, products with blocks of vectors, Lanczos."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from specialk_gpu.backend.cpu.threads import map_chunks, n_threads
+from specialk_gpu.backend.typing import Sparse
 
 __all__ = [
     "LEAST_COLUMNS",
@@ -27,17 +28,17 @@ __all__ = [
     "spmm",
 ]
 
-SHARED_ENTRIES = 2**20  # from which a product of a sparse matrix with a vector is worth threads
-LEAST_COLUMNS = 8  # of a panel that is worth a thread
+SHARED_ENTRIES = 2**20  # from this many entries on, threads pay in a product with a vector
+LEAST_COLUMNS = 8  # columns of a panel from which on it is worth a thread
 
 
 def connected_components(W: sparse.csr_matrix) -> tuple[int, np.ndarray]:
-    """Return the number of connected components and each row's, numbered by first row."""
+    """Return the number of connected components, and each row's, numbered by their first rows."""
     return components_of(W.indptr, W.indices)
 
 
 def components_of(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, np.ndarray]:
-    """See `connected_components`; of a symmetric pattern of entries."""
+    """See `connected_components`; this takes a symmetric pattern of entries in CSR."""
     content = np.ones(indices.size, dtype=np.int8), indices, indptr
     W = sparse.csr_matrix(content, shape=(indptr.size - 1,) * 2)
     count, labels = _connected_components(W, directed=False)
@@ -48,23 +49,23 @@ def components_of(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, np.ndar
 
 
 def locality_order(W: sparse.csr_matrix) -> np.ndarray | None:
-    """Return an order of the rows in which neighbours are near, or None where it is no use.
+    """Return an order of the rows that puts neighbours close together, or None if it is no use.
 
-    On the host it makes the products of `spmm` two to five times as fast.
+    On the host, the order makes the products of `spmm` two to five times as fast.
     """
     return reverse_cuthill_mckee(W, symmetric_mode=True)
 
 
-def operator(A: Any) -> Any:
-    """Return the symmetric matrix A (m, m) in CSR in the form in which `spmm` is fastest.
+def operator(A: Sparse) -> Sparse:
+    """Convert a symmetric CSR matrix A (m, m) to the form that `spmm` multiplies fastest.
 
-    It has a shape and a dtype, and is good for `spmm` only.
+    The result has a shape and a dtype, and only `spmm` can use it.
     """
     return A
 
 
-def as_float32(A: Any) -> Any:
-    """Return what `operator` returned in float32; the places of the entries are shared."""
+def as_float32(A: Any) -> Sparse:
+    """Convert a result of `operator` to float32; the positions of the entries are shared."""
     content = A.data.astype(np.float32, copy=False), A.indices, A.indptr
     return sparse.csr_matrix(content, shape=A.shape, copy=False)
 
@@ -81,7 +82,7 @@ def spmm(
 ) -> None:
     """Compute out = alpha (A X - shift X) + beta out + source weights, in place.
 
-    X, out and source are of shape (m, w), weights of shape (w,), all of the dtype of A.
+    X, out and source have shape (m, w), weights has shape (w,), and all have the dtype of A.
     """
     m, width = X.shape
     number = X.dtype.type
@@ -97,11 +98,12 @@ def spmm(
         else:
             part[...] = 0
         if source is not None:
+            assert weights is not None
             part += np.multiply(source[rows], weights, out=work)
         if shift:
             part -= np.multiply(X[rows], number(alpha * shift), out=work)
         indptr = A.indptr[start : rows.stop + 1]
-        # what A @ X calls, but adding to what is there
+        # A @ X calls this too; it adds to `part`
         csr_matvecs(part.shape[0], m, width, indptr, A.indices, data, X.ravel(), part.ravel())
 
     starts = range(0, m, step)
@@ -113,16 +115,16 @@ def spmm(
 
 
 def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:
-    """Say whether `lanczos` finds `n` eigenpairs sooner than a filter of a block of vectors.
+    """Return whether `lanczos` finds `n` eigenpairs faster than a filter of a block of vectors.
 
-    It multiplies far fewer vectors, and orthogonalises each against all: where a row has an entry
-    for each pair, the products are what counts. See benchmarks/eigen_solvers.py.
+    Lanczos multiplies far fewer vectors, but orthogonalises each against all others. If rows have
+    as many entries as there are pairs, the products dominate. See benchmarks/eigen_solvers.py.
     """
     return A.nnz >= n * A.shape[0]
 
 
-def _shared_by_threads(A: sparse.csr_matrix) -> Any:
-    """Return A (m, m) as an operator whose products with a vector take all cores, same bits."""
+def _shared_by_threads(A: Sparse) -> Sparse | LinearOperator:
+    """Wrap A (m, m) so that products with a vector use all cores and return the same bits."""
     if A.nnz < SHARED_ENTRIES:
         return A
     m, indptr = A.shape[0], A.indptr
@@ -148,21 +150,21 @@ def _shared_by_threads(A: sparse.csr_matrix) -> Any:
     return LinearOperator(A.shape, matvec=multiply, dtype=A.dtype)
 
 
-SEEDED = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # where it starts anew
+SEEDED = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # for ARPACK's restarts
 
 
 def lanczos(
-    A: Any, n: int, v0: np.ndarray, tol: float, max_iter: int | None
+    A: Sparse, n: int, v0: np.ndarray, tol: float, max_iter: int | None
 ) -> tuple[np.ndarray, np.ndarray, str]:
-    """Ask ARPACK for the `n` eigenpairs of largest magnitude, unverified.
+    """Compute the `n` eigenpairs of largest magnitude with ARPACK, unverified.
 
     Returns
     -------
     values (n,), vectors (m, n), failure
-        `failure` is "" when ARPACK says that it converged; otherwise pairs may be zero.
+        `failure` is "" if ARPACK reports that it converged; otherwise, pairs may be zero.
     """
     try:
-        settings = {"v0": v0.copy(), "tol": tol, "maxiter": max_iter, **SEEDED}
+        settings: dict[str, Any] = {"v0": v0.copy(), "tol": tol, "maxiter": max_iter, **SEEDED}
         values, vectors = eigsh(_shared_by_threads(A), k=n, which="LM", **settings)
     except ArpackNoConvergence as error:
         n_found = error.eigenvalues.size

@@ -1,9 +1,10 @@
-"""Distances of pairs of rows on the host, and a search among all pairs that takes each once."""
+"""Distances of pairs of rows on the host, a search by tree, and one that takes each pair once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import combinations_with_replacement, pairwise
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -15,15 +16,15 @@ from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
 __all__ = ["nearest_by_pairs", "nearest_by_tree", "pair_sq_distances", "rank_candidates"]
 
 LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
-CELL_ROWS = 256  # on average
-CELL_COLUMNS = 32  # of the base, in which cells are near or far
-NEAR_ROWS = 1024  # among which a row's first limit is found
-SPARE = 6  # rows measured for it beyond k
-TREE_SPARE = 2  # rows that a tree is asked for beyond k and the row itself
-DOUBLINGS = 3  # of what a tree is asked for, where ties leave a row in doubt
-CELL_ROUNDS = 3  # of k-means
+CELL_ROWS = 256  # rows of a cell, on average
+CELL_COLUMNS = 32  # columns of `base` that decide which cells are near
+NEAR_ROWS = 1024  # nearby rows, among which the first limit of a row is found
+SPARE = 6  # rows beyond k that are measured for this limit
+TREE_SPARE = 2  # rows requested from a tree beyond k and the row itself
+DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doubt
+CELL_ROUNDS = 3  # k-means iterations that form the cells
 TILE_ROWS = 1024
-MOST = 32  # pairs measured, on average, for each neighbour to find
+MOST = 32  # pairs that may be measured, on average, for each neighbour to find
 
 
 def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -66,20 +67,21 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
 def rank_candidates(
     X: np.ndarray, rows: np.ndarray, places: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Measure the rows proposed to each row and return the k nearest, ties to the smaller number.
+    """Measure the candidates of each row and return the k nearest; ties go to the smaller number.
 
     Parameters
     ----------
     X : float array of shape (m, d)
     rows : int64 array of shape (t,)
-        The rows' own numbers.
+        The numbers of the rows.
     places : int64 array of shape (t, width)
-        The numbers proposed, all different, at least k beside the own; negative ones are skipped.
+        The numbers of the candidates: all different, and at least k beside the row itself.
+        Negative numbers are skipped.
 
     Returns
     -------
     sq_distances, numbers : float64 and int64 arrays of shape (t, k)
-        See `pair_sq_distances`; ascending.
+        Ascending by distance (see `pair_sq_distances`).
     """
     row, column = np.nonzero((places >= 0) & (places != rows[:, None]))
     rough = np.full(places.shape, np.inf, dtype=np.float32)
@@ -92,10 +94,10 @@ def rank_candidates(
 def _nearest(
     X: np.ndarray, n: int, k: int, row: np.ndarray, numbers: np.ndarray, others: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Measure pairs (p,) of `n` rows, by rising `row`, and return the k nearest of each."""
+    """Measure pairs (p,) of `n` rows, sorted by `row`, and return the k nearest of each row."""
     sq = pair_sq_distances(X, numbers, others)
     best = np.searchsorted(row, np.arange(n))[:, None] + np.arange(k)
-    if not ((row[:-1] < row[1:]) | (sq[:-1] < sq[1:])).all():  # as from a tree, but for ties
+    if not ((row[:-1] < row[1:]) | (sq[:-1] < sq[1:])).all():  # a tree's are sorted, but for ties
         best = np.lexsort((others, sq, row))[best]
     return sq[best], others[best]
 
@@ -103,7 +105,7 @@ def _nearest(
 def _rough_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return ‖X[rows] - X[columns]‖² in float32.
 
-    Off by d + 8 units in the last place, or by 2 d times the smallest number.
+    The error is at most d + 8 units in the last place, or 2 d times the smallest number.
     """
     out = np.empty(rows.size, dtype=np.float32)
 
@@ -118,19 +120,20 @@ def _rough_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
 
 
 def _sure_limit(rough: np.ndarray, d: int) -> np.ndarray:
-    """Bound from above what rough distances of rows no farther than those given may come to."""
+    """Bound from above the rough distances of rows that are no farther than the given ones."""
     single = np.finfo(np.float32)
     return rough.astype(np.float64) * (1 + 4 * (d + 8) * float(single.eps)) + 8 * d * single.tiny
 
 
 def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Propose neighbours from a k-d tree, measure them, and ask for more where that is not enough.
+    """Propose neighbours from a k-d tree, measure them, and request more if they do not suffice.
 
-    No row that the tree left out is nearer than the last it returned, up to rounding. The tree and
-    the library subtract in float64 and add squares: either is off by d + 8 units at most. The
-    distance to a cell grows by at most one addition of a positive number for each level, and two
-    units. A split halves the range of a column, which float64 allows 2^11 times at most: d 2^12
-    units, below 1e-10 up to d = 100. Squares below the smallest normal number cost d of these.
+    Up to rounding, no row that the tree left out is nearer than the last one it returned. The
+    tree and the library both subtract in float64 and add squares; each is off by at most d + 8
+    units in the last place. For each level of the tree, the distance to a cell grows by at most
+    one addition of a positive number, and two units. A split halves the range of a column, which
+    float64 allows at most 2^11 times. This makes d 2^12 units, below 1e-10 up to d = 100. Squares
+    below the smallest normal number cost at most d of these numbers.
 
     Parameters
     ----------
@@ -143,17 +146,17 @@ def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.n
     sq_distances, numbers : float64 and int64 arrays of shape (m, k)
         See `rank_candidates`.
     doubtful : int64 array
-        Rows that are not certain, for the many that are as far as the k-th.
+        Rows that stay uncertain, because many others are as far as the k-th.
     n_redone : int
-        Rows that were not certain at first.
+        Number of rows that were uncertain at first.
     """
     m, d = X.shape
     points = X.astype(np.float64, copy=False)
-    tree = cKDTree(points, balanced_tree=False)  # a median is slow to find among equal numbers
+    tree: Any = cKDTree(points, balanced_tree=False)  # a median is slow to find among equal numbers
     sq, numbers = np.empty((m, k)), np.empty((m, k), dtype=np.int64)
 
     def propose(rows: np.ndarray, n: int) -> np.ndarray:
-        """Return those of the rows that `n` candidates leave in doubt."""
+        """Search `n` candidates for each row, and return the rows that stay in doubt."""
         far, places = tree.query(points[rows], n)  # the row itself is among them
         row, column = np.nonzero(places != rows[:, None])
         near = places[row, column]
@@ -167,7 +170,7 @@ def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.n
         return np.concatenate(map_chunks(lambda part: propose(part, n), parts))
 
     n = min(m, k + 1 + TREE_SPARE)
-    doubtful = propose_all(tree.indices, n)  # in the order of the leaves: near rows, near nodes
+    doubtful = propose_all(tree.indices, n)  # in order of the leaves: near rows visit near nodes
     n_redone = int(doubtful.size)
     for _ in range(DOUBLINGS):
         if doubtful.size:
@@ -179,10 +182,10 @@ def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.n
 def nearest_by_pairs(
     X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find the k nearest other rows of every row, from lower bounds of all distances.
+    """Find the k nearest other rows of every row, from lower bounds on all distances.
 
-    The bounds come in tiles, a product each, that serve the rows of either side. A limit for each
-    row, from rows close to it, tells which pairs are worth measuring.
+    The bounds come in tiles. A tile is one matrix product and serves the rows of both sides. Each
+    row has a limit, found from rows close to it, that tells which pairs are worth measuring.
 
     Parameters
     ----------
@@ -199,12 +202,12 @@ def nearest_by_pairs(
     Returns
     -------
     sq_distances, numbers : float64 and int64 arrays of shape (m, k)
-        See `rank_candidates`. None where too many pairs would have to be measured: the bounds are
-        of no use, or most distances are alike.
+        See `rank_candidates`. None if too many pairs would have to be measured, because the
+        bounds are useless or most distances are alike.
     """
     m, d = X.shape
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
-    if extreme:  # squares of differences are to stay within float32
+    if extreme:  # keeps squares of differences within float32
         X, scale = X / scale, 1.0
     order, cells, near_rows = _cells(base, max(NEAR_ROWS, 4 * k))
     ones = np.ones((m, 1), dtype=np.float32)
@@ -236,7 +239,7 @@ def nearest_by_pairs(
         lower = lower_bounds(*tile)
         near = lower <= bounds[tile[0], None]
         near |= lower <= bounds[tile[1]]
-        n_near[0] += np.count_nonzero(near)  # of all threads, give or take a tile
+        n_near[0] += int(np.count_nonzero(near))  # of all threads, roughly
         if n_near[0] > MOST * k * m:
             return []
         i, j = np.divmod(np.flatnonzero(near), near.shape[1])
@@ -269,8 +272,8 @@ def _cells(
 ) -> tuple[np.ndarray, list[slice], Callable[[int], np.ndarray]]:
     """Sort the rows into cells of rows that are near each other.
 
-    Returns the order of the rows, the places of each cell in it, and a function from a cell to the
-    places of `n_near` rows and more, those of the cells nearest to it and its own.
+    Returns the order of the rows, the places of each cell in it, and a function that maps a cell to
+    the places of at least `n_near` rows, from the cell itself and the cells nearest to it.
     """
     x = np.ascontiguousarray(base[:, :CELL_COLUMNS], dtype=np.float64)
     sq_norms, centers = (x * x).sum(axis=1), x[::CELL_ROWS]

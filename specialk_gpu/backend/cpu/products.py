@@ -1,22 +1,21 @@
-"""What the search for neighbours needs: products of rows, the smallest of them, hashes."""
+"""Parts of the neighbour search on the host: products of rows, the smallest scores, hashes."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 
 from specialk_gpu.backend.cpu.threads import map_chunks
+from specialk_gpu.backend.typing import Dtype
 
 __all__ = ["product_dtypes", "product_error", "products", "row_hashes", "select_smallest"]
 
 
 def product_dtypes() -> tuple[str, ...]:
-    """Name the dtypes in which products may propose neighbours, the fastest first."""
+    """Return the dtypes in which products may propose neighbours, the fastest first."""
     return ("float32",)
 
 
-def product_error(n_features: int, dtype: Any) -> float:
+def product_error(n_features: int, dtype: Dtype) -> float:
     """Bound the relative error of `products`: |fl(x·y) - x·y| <= error ‖x‖‖y‖."""
     sums = np.float32 if np.dtype(dtype) == np.float16 else dtype
     return n_features * float(np.finfo(sums).eps) / 2
@@ -38,17 +37,17 @@ def select_smallest(
     ----------
     products : array of shape (t, m)
     offsets : array of shape (m,)
-        The scores are products + offsets.
+        Scores are products + offsets.
     n : int
         1 <= n <= m.
 
     Returns
     -------
     places : int64 array of shape (t, width)
-        Column numbers, -1 where a row has fewer.
+        Column numbers. Rows with fewer are filled up with -1.
     thresholds : array of shape (t,)
-        No score outside of `places` is below the row's threshold. A row with more ties than
-        fit is cut short and has threshold -inf.
+        No score outside of `places` is below the threshold of its row. A row with more ties than
+        fit is cut short, and its threshold is -inf.
     """
     t, m = products.shape
     width = 4 * n + 32
@@ -72,7 +71,7 @@ def select_smallest(
 
 
 def _nth_of_group_minima(block: np.ndarray, n: int) -> np.ndarray:
-    """Bound each row's n-th smallest value from above by that of its groups' minima."""
+    """Bound the n-th smallest value of each row from above, by the n-th smallest group minimum."""
     t, m = block.shape
     groups = max(8 * n, 256)
     size = m // groups
@@ -83,7 +82,7 @@ def _nth_of_group_minima(block: np.ndarray, n: int) -> np.ndarray:
 
 
 def row_hashes(X: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Hash each row's bits with odd `factors` (d,): uint64 array of shape (m,); -0 counts as 0."""
+    """Hash the bits of each row with odd `factors` (d,): uint64 array (m,). -0 counts as 0."""
     m, d = X.shape
     integer = np.uint32 if X.dtype == np.float32 else np.uint64
     out = np.empty(m, dtype=np.uint64)

@@ -1,4 +1,4 @@
-"""Threads on the host: how many, and a loop that shares them with BLAS."""
+"""Threads on the host: their number, and a parallel loop that shares them with BLAS."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from threading import Lock, local
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
@@ -15,9 +15,12 @@ from specialk_gpu._progress import tell
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
+T = TypeVar("T")
+R = TypeVar("R")
+
 
 def n_threads() -> int:
-    """Return how many threads to use: what OMP_NUM_THREADS, threadpoolctl and the system allow."""
+    """Return the number of threads that OMP_NUM_THREADS, threadpoolctl and the system allow."""
     from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
     allowed = _openmp_effective_n_threads()
@@ -26,13 +29,14 @@ def n_threads() -> int:
 
 
 class _OneBlasThread:
-    """A context, to be entered from any thread, in which a product takes one thread."""
+    """A context in which a matrix product uses one thread of BLAS; any thread may enter it."""
 
     def __init__(self) -> None:
-        self.lock, self.users, self.before = Lock(), 0, []
+        self.lock, self.users = Lock(), 0
+        self.before: list[tuple[LibController, int]] = []
 
     def forget(self) -> None:
-        """Begin anew in a child that was forked while a thread of its parent was inside."""
+        """Reset the state in a child that was forked while its parent was inside the context."""
         users, self.users, self.lock = self.users, 0, Lock()
         for library, n_threads in self.before if users else ():
             library.set_num_threads(n_threads)
@@ -64,7 +68,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 class _Worker(local):
-    """Says whether the current thread is one of a pool's."""
+    """Thread-local flag: whether the current thread belongs to a pool."""
 
     busy = False
 
@@ -80,21 +84,21 @@ def _pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 -
     return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
 
 
-class _Chunks:
+class _Chunks(Generic[T, R]):
     """Chunks that several threads take one by one."""
 
-    def __init__(self, function: Callable[[Any], Any], chunks: list[Any]) -> None:
+    def __init__(self, function: Callable[[T], R], chunks: list[T]) -> None:
         self.function, self.chunks = function, chunks
         self.results: list[Any] = [None] * len(chunks)
         self.lock, self.begun, self.done = Lock(), 0, 0
 
     def stop(self) -> None:
-        """Let nobody take another chunk."""
+        """Hand out no more chunks."""
         with self.lock:
             self.begun = len(self.chunks)
 
     def work(self, stage: str = "") -> None:
-        """Work until none are left, or one has failed; tell how many are done, if named."""
+        """Work until no chunk is left or one fails; report progress under `stage`, if given."""
         while True:
             with self.lock:
                 i, self.begun = self.begun, self.begun + 1
@@ -111,11 +115,11 @@ class _Chunks:
                 tell(stage, self.done, len(self.chunks))
 
 
-def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str = "") -> list[Any]:
-    """Apply `function` to every chunk, on all cores; the order of the results is kept.
+def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "") -> list[R]:
+    """Apply `function` to every chunk, on all cores, and return the results in order.
 
-    The thread that calls works as well: it would take longer to wait for others than to do a short
-    chunk. Progress is told under `stage`, if named.
+    The calling thread works as well, because waiting for other threads would take longer than a
+    short chunk. Progress is reported under `stage`, if given.
     """
     work = _Chunks(function, list(chunks))
     n_workers = 1 if _worker.busy else min(n_threads(), len(work.chunks))

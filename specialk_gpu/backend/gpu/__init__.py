@@ -1,16 +1,17 @@
-"""The CUDA backend: the names of the seam for arrays on a device, through CuPy.
+"""The CUDA backend: the backend interface for arrays on a device, through CuPy.
 
-Documented in `specialk_gpu.backend.cpu`. This is the one folder that imports CuPy.
+The functions are documented in `specialk_gpu.backend.cpu`. Only this folder imports CuPy.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import cupy as cp
-import cupyx.scipy.sparse as sparse
+import cupyx.scipy.sparse
 import numpy as np
 
 from specialk_gpu._progress import told
@@ -103,23 +104,26 @@ __all__ = [
 ]
 
 name = "cuda"
-xp = cp
+xp: ModuleType = cp
+sparse: ModuleType = cupyx.scipy.sparse
 
 panel_width = 2048
-panel_multiple = 8  # of float32 are 32 bytes, what the L2 cache hands out
+panel_multiple = 8  # 8 numbers of float32 are 32 bytes, the unit of reads from the L2 cache
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
 nearest_by_pairs = nearest_by_tree = None  # products of all rows are faster
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
-MAX_THREADS = 128  # of a segment whose largest entry is sought
+T = TypeVar("T")
+R = TypeVar("R")
+MAX_THREADS = 128  # threads for each segment in `segment_max`
 
 
 def probe() -> tuple[str | None, bool]:
-    """Run a kernel and CUDA's libraries, as a fit does, on next to nothing.
+    """Run a kernel and CUDA's libraries, as a fit does, on tiny inputs.
 
-    Return why CUDA cannot be used, or None, and whether it should.
+    Returns the reason why CUDA cannot be used, or None, and whether it should be usable.
     """
     try:
         if cp.cuda.runtime.getDeviceCount() == 0:
@@ -151,7 +155,7 @@ def probe() -> tuple[str | None, bool]:
 
 
 def _cublas_is_right() -> bool:
-    """Multiply in float64, and as neighbours are proposed."""
+    """Check products in float64, and in the dtypes that propose neighbours."""
     X = cp.ones((8, 8))
     found = [X @ X, *(products(X.astype(dtype), X.astype(dtype)) for dtype in product_dtypes())]
     wanted = [8.0] + [-16.0] * (len(found) - 1)
@@ -159,7 +163,7 @@ def _cublas_is_right() -> bool:
 
 
 def _cusolver_is_right() -> bool:
-    """Factorise a matrix and find its eigenvalues."""
+    """Check a Cholesky factorisation and the eigenvalues of a matrix."""
     A = cp.asarray([[4.0, 2.0], [2.0, 5.0]])
     roots, values = to_numpy(cp.linalg.cholesky(A)), to_numpy(cp.linalg.eigh(A)[0])
     expected = [[2, 0], [1, 2]], [(9 - 17**0.5) / 2, (9 + 17**0.5) / 2]
@@ -167,7 +171,7 @@ def _cusolver_is_right() -> bool:
 
 
 def _cusparse_is_right() -> bool:
-    """Compress a matrix, transpose it and add both, as with a given graph."""
+    """Check the sum of a CSR matrix and its transpose, as for a graph given by the user."""
     A = sparse.csr_matrix(cp.asarray([[0.0, 2.0], [1.0, 0.0]]))
     return to_numpy((A + A.T).toarray()).tolist() == [[0, 3], [3, 0]]
 
@@ -190,12 +194,12 @@ def panels(width: int) -> list[slice]:
 
 
 def all_true(x: cp.ndarray) -> bool:
-    """See `cpu.all_true`; `min` of integers comes compiled, `all` takes seconds to compile."""
+    """See `cpu.all_true`; `min` of integers is precompiled, `all` takes seconds to compile."""
     return not x.size or bool(cp.ascontiguousarray(x).view(np.int8).min())
 
 
 def column_dots(X: cp.ndarray, Y: cp.ndarray) -> cp.ndarray:
-    """See `cpu.column_dots`; CuPy sums along the first axis in one block for 32 columns."""
+    """See `cpu.column_dots`; CuPy's sum along the first axis uses one block for 32 columns."""
     return cp.ones(X.shape[0], dtype=X.dtype) @ (X * Y)
 
 
@@ -231,7 +235,7 @@ def describe() -> dict[str, Any]:
     return {"versions": versions, "devices": devices}
 
 
-def map_chunks(function: Callable[[Any], Any], chunks: Iterable[Any], stage: str = "") -> list[Any]:
+def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "") -> list[R]:
     """See `cpu.map_chunks`; the device takes one chunk after another."""
     chunks = list(chunks)
     return list(told(map(function, chunks), len(chunks), stage))
@@ -245,7 +249,7 @@ def repeated(count: np.ndarray) -> cp.ndarray:
 
 
 def bin_sums(bins: cp.ndarray, weights: cp.ndarray, n_bins: int) -> cp.ndarray:
-    """See `cpu.bin_sums`; does not wait, as CuPy's bincount does to check the bins."""
+    """See `cpu.bin_sums`; unlike CuPy's bincount, it does not wait in order to check the bins."""
     sums = cp.zeros(n_bins)
     if bins.size:
         arguments = (bins.astype(np.int64, copy=False), weights, np.int64(bins.size), sums)

@@ -1,4 +1,4 @@
-"""Arrays on the device, moved and measured."""
+"""Arrays on the device: transfers, the current device, and free memory."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import cupy as cp
 import cupyx.scipy.sparse as sparse
 import numpy as np
 
+from specialk_gpu.backend.typing import Dtype
+
 __all__ = ["asarray", "device_of", "free_memory", "tile_bytes", "to_numpy"]
 
 tile_bytes = 2**31
 
 
-def asarray(x: Any, dtype: Any = None) -> cp.ndarray:
-    """See `cpu.asarray`; arrays of other libraries on a device are taken without a copy."""
+def asarray(x: object, dtype: Dtype | None = None) -> cp.ndarray:
+    """See `cpu.asarray`; device arrays of other libraries are used without a copy."""
     if sparse.issparse(x):
         return x
     if hasattr(x, "__dlpack__") and not isinstance(x, np.ndarray | cp.ndarray):
@@ -23,7 +25,7 @@ def asarray(x: Any, dtype: Any = None) -> cp.ndarray:
     return cp.asarray(x, dtype=dtype)
 
 
-def to_numpy(x: Any) -> np.ndarray:
+def to_numpy(x: object) -> np.ndarray:
     """See `cpu.to_numpy`."""
     return cp.asnumpy(x)
 
@@ -39,7 +41,7 @@ def device_of(x: Any) -> AbstractContextManager:
 
 
 def free_memory() -> int:
-    """See `cpu.free_memory`; counts what CuPy's pool holds unused, and its limit."""
+    """See `cpu.free_memory`; includes unused memory in CuPy's pool, up to the pool's limit."""
     pool = cp.get_default_memory_pool()
     free = cp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
     limit = pool.get_limit()

@@ -1,13 +1,14 @@
-"""Kernels of our own, compiled at first use."""
+"""The CUDA kernels of this package, compiled at first use."""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import cupy as cp
 import numpy as np
+
+from specialk_gpu.backend.typing import Dtype
 
 __all__ = ["WARPS", "kernel_of"]
 
@@ -22,6 +23,6 @@ def _module(source: str) -> cp.RawModule:
 
 
 @cache
-def kernel_of(source: str, function: str, dtype: Any) -> Any:
-    """Return a function of kernels/`source`.cu for a dtype."""
+def kernel_of(source: str, function: str, dtype: Dtype) -> cp.RawKernel:
+    """Return the kernel `function` of kernels/`source`.cu for a dtype."""
     return _module(source).get_function(f"{function}_{np.dtype(dtype).name}")

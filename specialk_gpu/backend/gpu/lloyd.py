@@ -1,9 +1,9 @@
-"""Iterations and starts of k-means."""
+"""K-means on the device: iterations and starting centres."""
 
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cupy as cp
 import numpy as np
@@ -24,20 +24,24 @@ __all__ = [
     "sums_of_minima",
 ]
 
-CENTER_ROWS = 128  # of a block of `nearest_center`
-CENTER_GROUP = 64  # centres of a block, and those of the run that ends there
+CENTER_ROWS = 128  # rows in a block of `nearest_center`
+CENTER_GROUP = 64  # centres in a block, plus the rest of the run that ends there
 SUM_THREADS = 64
-SUM_SLOTS = 48  # labels of a block of `segment_sum`
-SUM_PARTS = 64  # of the rows at most, with sums of their own
+SUM_SLOTS = 48  # labels in a block of `segment_sum`
+SUM_PARTS = 64  # at most this many parts of the rows have sums of their own
 SUM_BYTES = 2**29
 STEP_THREADS = 128
 DRAW_THREADS = 256
-DRAW_ROWS = 16  # of a piece, at least, where a thread has several
-DRAW_PIECES = 64  # of a thread at most
+DRAW_ROWS = 16  # rows in a piece, at least, if a thread has several pieces
+DRAW_PIECES = 64  # pieces of a thread, at most
 
 
 @lru_cache(maxsize=64)
-def _center_tables(k: int, sizes: tuple[int, ...], place: tuple[int, int]) -> tuple[Any, Any]:  # noqa: ARG001
+def _center_tables(
+    k: int,
+    sizes: tuple[int, ...],
+    place: tuple[int, int],  # noqa: ARG001 - what is cached depends on it
+) -> tuple[cp.ndarray, ...]:
     """Upload the lists of centres and of groups that `nearest_center` reads, once for all calls.
 
     `place` is the device and the stream that they belong to.
@@ -75,7 +79,7 @@ def nearest_without(
     sizes: np.ndarray,
     removed: list[np.ndarray],
 ) -> cp.ndarray:
-    """See `cpu.nearest_without`; all others of every centre removed are a run of their own."""
+    """See `cpu.nearest_without`; for each removed centre, the others are a run of their own."""
     run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
     others = np.arange(centers.shape[1] - 1)[None].repeat(run.size, axis=0)
     others += others >= np.concatenate(removed)[:, None]
@@ -106,11 +110,11 @@ def largest(x: cp.ndarray, n: int) -> cp.ndarray:
 
 
 def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> None:  # noqa: ARG001
-    """See `cpu.remember`; a first iteration looks at all rows, and its labels are not compared."""
+    """See `cpu.remember`; the first iteration searches all rows and does not compare labels."""
 
 
 class _Last(NamedTuple):
-    """What `assign` remembers of the runs."""
+    """What `assign` remembers of the runs from one call to the next."""
 
     labels: cp.ndarray  # (R, m)
 
@@ -119,7 +123,7 @@ class _Last(NamedTuple):
         return _Last(self.labels[runs])
 
     def relabelled(self, run: int, row: int) -> None:
-        """Take note that a row has changed its cluster: the labels have it."""
+        """Do nothing when a row has changed its cluster: the labels show it already."""
 
 
 def assign(
@@ -130,7 +134,7 @@ def assign(
     sizes: np.ndarray,
     last: _Last | None,
 ) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, _Last, bool]:
-    """See `cpu.assign`; the device looks at all rows."""
+    """See `cpu.assign`; the device searches all rows."""
     centers = cp.ascontiguousarray(centers)
     (m, d), (R, k) = X.shape, centers.shape[:2]
     labels, sq = nearest_center(columns, sq_norms, centers, sizes)
@@ -146,8 +150,8 @@ def assign(
 
 
 def _parts(m: int) -> tuple[int, int]:
-    """Return how many rows have sums of their own, and how many such parts there are."""
-    n_rows = max(SUM_THREADS, -(-m // SUM_PARTS))  # whatever R, so that results do not vary
+    """Return the number of rows in a part with sums of its own, and the number of parts."""
+    n_rows = max(SUM_THREADS, -(-m // SUM_PARTS))  # independent of R, so results do not vary
     return n_rows, -(-m // n_rows)
 
 
@@ -159,7 +163,7 @@ def _add_parts(partial: cp.ndarray, out: cp.ndarray) -> None:
 
 
 def _totals(X: cp.ndarray, labels: cp.ndarray, k: int, n_powers: int) -> cp.ndarray:
-    """Return the sums of `segment_sum` (R, n_powers, k, d + 1); the last column are counts."""
+    """Return the sums of `segment_sum` (R, n_powers, k, d + 1); the last column holds counts."""
     (m, d), R = X.shape, labels.shape[0]
     assert labels.dtype == np.int32
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
@@ -198,7 +202,7 @@ def draw_rows(weights: cp.ndarray, draws: cp.ndarray) -> cp.ndarray:
     per_thread = max(1, min(DRAW_PIECES, m // (DRAW_THREADS * DRAW_ROWS)))
     n_pieces = DRAW_THREADS * per_thread
     size, pieces = np.int64(-(-m // n_pieces)), cp.empty((R, n_pieces))
-    arguments = (weights, np.int64(m), size, np.int64(n_pieces), pieces)
+    arguments: tuple = (weights, np.int64(m), size, np.int64(n_pieces), pieces)
     kernel_of("draw", "sum_pieces", weights.dtype)((R * per_thread,), (DRAW_THREADS,), arguments)
     arguments = (weights, np.int64(m), draws, np.int32(draws.shape[1]), rows)
     arguments += (pieces, np.int32(per_thread), size)

@@ -1,9 +1,9 @@
-"""Sparse matrices: components, products with blocks, Lanczos."""
+"""Sparse matrices on the device: connected components, products with blocks, Lanczos."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cupy as cp
 import cupyx.scipy.sparse as sparse
@@ -27,8 +27,8 @@ __all__ = [
     "spmm",
 ]
 
-DENSE_FROM = 0.02  # density from which tensor cores outrun gathering, by their data sheets
-MAX_ENTRIES = 2**31 - 1  # of a matrix that `spmm` multiplies
+DENSE_FROM = 0.02  # density from which tensor cores beat gathering, by their data sheets
+MAX_ENTRIES = 2**31 - 1  # largest number of entries that `spmm` can multiply
 
 
 def connected_components(W: sparse.csr_matrix) -> tuple[int, cp.ndarray]:
@@ -37,7 +37,7 @@ def connected_components(W: sparse.csr_matrix) -> tuple[int, cp.ndarray]:
 
 
 def components_of(indptr: cp.ndarray, indices: cp.ndarray) -> tuple[int, cp.ndarray]:
-    """See `cpu.components_of`; the least row of each is its root."""
+    """See `cpu.components_of`; the smallest row number of a component is its root."""
     m = indptr.size - 1
     assert m < 2**31
     if m == 0:
@@ -46,7 +46,7 @@ def components_of(indptr: cp.ndarray, indices: cp.ndarray) -> tuple[int, cp.ndar
     rows = cp.arange(m, dtype=np.int32)
     parent, root = rows.copy(), cp.empty_like(rows)
     blocks = (m + WARPS - 1) // WARPS
-    arguments = (*content, np.int32(m), parent)
+    arguments: tuple = (*content, np.int32(m), parent)
     kernel_of("components", "hook", np.int32)((blocks,), (32 * WARPS,), arguments)
     blocks, arguments = (m + 255) // 256, (np.int32(m), parent, root)
     kernel_of("components", "find_root", np.int32)((blocks,), (256,), arguments)
@@ -54,7 +54,7 @@ def components_of(indptr: cp.ndarray, indices: cp.ndarray) -> tuple[int, cp.ndar
     return int(number[-1]) + 1, number[root]
 
 
-def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - the seam's signature
+def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - a shared signature
     """See `cpu.locality_order`; the device's L2 cache holds a panel in any order."""
     return
 
@@ -62,19 +62,19 @@ def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - the seam's s
 class _Indicator(NamedTuple):
     """A matrix of equal entries and zeros, dense in float16, for products on tensor cores.
 
-    A number is split into integers of at most `bits` bits: so few that their sums over any row
-    stay below 2^24 and are exact in float32, in any order.
+    A number is split into integers of at most `bits` bits. These are so few that sums over any
+    row stay below 2^24, and are therefore exact in float32, in any order.
     """
 
-    ones: cp.ndarray  # (m, m), the second padded with zeros to a multiple of eight
+    ones: cp.ndarray  # (m, m), with columns padded with zeros to a multiple of eight
     weight: float
     bits: int
     shape: tuple[int, int]
-    dtype: Any
+    dtype: np.dtype
 
 
-def operator(A: sparse.csr_matrix) -> Any:
-    """See `cpu.operator`; dense, where few entries are zero and all others equal."""
+def operator(A: sparse.csr_matrix) -> sparse.csr_matrix | _Indicator:
+    """See `cpu.operator`; dense if at least 2 % of the entries are not zero, and all are equal."""
     m = A.shape[0]
     padded = -(-m // 8) * 8
     if (
@@ -96,7 +96,7 @@ def operator(A: sparse.csr_matrix) -> Any:
     return _Indicator(ones, float(A.data[0]), bits, A.shape, A.dtype)
 
 
-def as_float32(A: Any) -> Any:
+def as_float32(A: sparse.csr_matrix | _Indicator) -> sparse.csr_matrix | _Indicator:
     """See `cpu.as_float32`."""
     if isinstance(A, _Indicator):
         return A._replace(dtype=np.dtype(np.float32))
@@ -105,7 +105,7 @@ def as_float32(A: Any) -> Any:
 
 
 def spmm(
-    A: Any,
+    A: sparse.csr_matrix | _Indicator,
     X: cp.ndarray,
     out: cp.ndarray,
     alpha: float,
@@ -115,7 +115,7 @@ def spmm(
     weights: cp.ndarray | None = None,
 ) -> None:
     """See `cpu.spmm`."""
-    given = (X, out) if source is None else (X, out, source, weights)
+    given: tuple = (X, out) if source is None else (X, out, source, weights)
     assert all(x.flags.c_contiguous and x.dtype == A.dtype for x in given)
     m, width = X.shape
     number = np.dtype(A.dtype).type
@@ -138,7 +138,7 @@ def spmm(
 
 
 def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tuple) -> None:
-    """Do `spmm` for the zeros and equal entries of A by exact products of float16 pieces."""
+    """Do `spmm` for a matrix of zeros and equal entries, by exact products of float16 pieces."""
     m, width = X.shape
     exponents = cp.frexp(cp.abs(X).max(axis=0))[1].astype(np.int32)
     n_pieces = math.ceil({4: 24, 8: 48}[X.itemsize] / A.bits)
@@ -148,8 +148,8 @@ def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tu
     products = cp.empty((m, stride), dtype=np.float32)
     for first in range(0, width, panel):
         columns = min(panel, width - first)
-        layout = (np.int32(x) for x in (width, first, columns, A.bits, n_pieces, stride))
-        layout = (exponents, np.int64(m), *layout)
+        sizes = (np.int32(x) for x in (width, first, columns, A.bits, n_pieces, stride))
+        layout = (exponents, np.int64(m), *sizes)
         blocks = ((m * columns + 255) // 256,)
         kernel_of("split", "split", X.dtype)(blocks, (256,), (X, *layout, pieces))
         multiply_float16(pieces, A.ones, products, 1.0, transposed=False)
@@ -158,15 +158,15 @@ def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tu
         combine(blocks, (256,), (products, *layout, X, out, weight, *arguments))
 
 
-def is_lanczos_faster(A: Any, n: int) -> bool:  # noqa: ARG001 - the seam's signature
-    """See `cpu.is_lanczos_faster`; dense graphs are multiplied by blocks, on tensor cores."""
+def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:  # noqa: ARG001 - a shared signature
+    """See `cpu.is_lanczos_faster`; never, as tensor cores multiply dense graphs by blocks."""
     return False
 
 
 def lanczos(
-    A: Any, n: int, v0: cp.ndarray, tol: float, max_iter: int | None
+    A: sparse.csr_matrix, n: int, v0: cp.ndarray, tol: float, max_iter: int | None
 ) -> tuple[cp.ndarray, cp.ndarray, str]:
-    """See `cpu.lanczos`; CuPy's solver says nothing about convergence."""
+    """See `cpu.lanczos`; CuPy's solver does not report convergence."""
     from cupyx.scipy.sparse.linalg import eigsh
 
     values, vectors = eigsh(A, k=n, which="LM", v0=v0.copy(), tol=tol, maxiter=max_iter)

@@ -1,14 +1,14 @@
-"""What the search for neighbours needs: products of rows, the smallest of them, hashes."""
+"""Parts of the neighbour search on the device: products of rows, the smallest scores, hashes."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import cupy as cp
 import numpy as np
 
 from specialk_gpu.backend.gpu.kernels import WARPS, kernel_of
+from specialk_gpu.backend.typing import Dtype
 
 __all__ = [
     "multiply_float16",
@@ -22,20 +22,20 @@ __all__ = [
 ]
 
 SELECT_THREADS = 256
-SELECT_MOST = 128  # that are selected from the minima of as many groups as there are threads
+SELECT_MOST = 128  # up to this n, the minima of one group per thread suffice for the selection
 
 
 def product_dtypes() -> tuple[str, ...]:
-    """See `cpu.product_dtypes`; float16 where there are tensor cores."""
+    """See `cpu.product_dtypes`; float16 if the device has tensor cores."""
     has_tensor_cores = int(cp.cuda.Device().compute_capability) >= 70
     return ("float16", "float32") if has_tensor_cores else ("float32",)
 
 
-def product_error(n_features: int, dtype: Any) -> float:
+def product_error(n_features: int, dtype: Dtype) -> float:
     """See `cpu.product_error`.
 
-    Tensor cores multiply float16 exactly, but align and truncate what they add: four units for
-    each term instead of one. CUPY_TF32=1 makes float32 products less exact.
+    Tensor cores multiply float16 exactly, but align and truncate the terms that they add. This
+    costs four units for each term instead of one. CUPY_TF32=1 makes float32 products less exact.
     """
     if np.dtype(dtype) == np.float16:
         return n_features * 2.0**-22
@@ -63,7 +63,7 @@ def multiply_float16(
 ) -> None:
     """Compute out = alpha B Aᵀ, or alpha B A, for row-major float16 A and B and float32 out.
 
-    cuBLAS counts columns first and so sees the transpose of everything.
+    cuBLAS is column-major and therefore sees the transpose of every matrix.
     """
     from cupy.cuda import cublas  # loads the library
 
@@ -118,7 +118,7 @@ def select_smallest(
 def rank_candidates(
     X: cp.ndarray, rows: cp.ndarray, places: cp.ndarray, k: int
 ) -> tuple[cp.ndarray, cp.ndarray]:
-    """See `cpu.rank_candidates`; all are measured."""
+    """See `cpu.rank_candidates`; all candidates are measured."""
     t, width = places.shape
     X = cp.ascontiguousarray(X)
     rows = cp.ascontiguousarray(rows, dtype=np.int64)
