@@ -270,7 +270,7 @@ def memory_explained(bk: Backend, stage: str) -> Iterator[None]:
         if str(error).startswith(tuple(f"{name}: " for name in REMEDIES)):
             raise  # already explained by an inner stage
         msg = (
-            f"{stage}: {error or 'an allocation failed'}. {bk.free_memory():,} bytes are free. "
+            f"{stage}: {str(error) or 'an allocation failed'}. {bk.free_memory():,} bytes are free. "
             f"{REMEDIES[stage]}"
         )
         raise MemoryError(msg) from error

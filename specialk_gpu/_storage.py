@@ -51,7 +51,7 @@ def on_host(value: Any) -> Any:
 
 
 def save(
-    path: str | Path, kind: str, version: str, parameters: dict[str, Any], state: dict
+    path: str | Path, kind: str, version: str, parameters: dict[str, Any], state: dict[str, Any]
 ) -> None:
     """Write a fitted model to a file, completely or not at all.
 

@@ -141,7 +141,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _add_bench(commands: argparse._SubParsersAction) -> None:
+def _add_bench(commands: argparse._SubParsersAction[Parser]) -> None:
     """Add the command `bench`; outside the repository it only says where to find it."""
     try:
         from benchmarks.suite import command

@@ -25,7 +25,7 @@ from specialk_gpu.backend.typing import Backend
 if TYPE_CHECKING:
     from specialk_gpu.backend import gpu
 
-    SAME_NAMES: tuple[Backend, Backend] = cpu, gpu
+    BOTH: tuple[Backend, Backend] = cpu, gpu  # a type checker compares both with the interface
 
 BACKENDS = ("auto", "numpy", "cuda")
 DLPACK_CUDA = (2, 13)  # device memory, managed memory

@@ -167,7 +167,7 @@ def _rule(model: Fitted) -> str:
     return f"A k is accepted if this is {level}. The answer is the k before the first rejected one."
 
 
-def _plane(model: Fitted) -> tuple[dict[str, list], int]:
+def _plane(model: Fitted) -> tuple[dict[str, list[float]], int]:
     """Return points of the embedding in the unit square with their clusters, and their number."""
     points, labels = in_the_plane(model), on_host(model.labels_)
     step = max(1, -(-len(points) // MOST_POINTS))

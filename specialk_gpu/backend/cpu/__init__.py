@@ -126,7 +126,7 @@ def to_numpy(x: object) -> np.ndarray:
     return np.asarray(x)
 
 
-def device_of(x: object) -> AbstractContextManager:
+def device_of(x: object) -> AbstractContextManager[object]:
     """Return a context in which the device of `x` is the current one.
 
     On the host, products in it use one thread if `x` has so few rows that more would only wait.
@@ -136,7 +136,7 @@ def device_of(x: object) -> AbstractContextManager:
     return one_blas_thread if few else nullcontext()
 
 
-def narrow_block(width: int = 1) -> AbstractContextManager:
+def narrow_block(width: int = 1) -> AbstractContextManager[object]:
     """Return a context for work on a block of `width` vectors.
 
     On the host, products of a narrow block use one thread in it. More threads of BLAS would gain

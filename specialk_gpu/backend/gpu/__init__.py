@@ -183,7 +183,7 @@ LIBRARIES = {
 }
 
 
-def narrow_block(width: int = 1) -> AbstractContextManager:  # noqa: ARG001
+def narrow_block(width: int = 1) -> AbstractContextManager[object]:  # noqa: ARG001
     """See `cpu.narrow_block`; on the device nothing changes."""
     return nullcontext()
 

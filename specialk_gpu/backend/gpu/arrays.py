@@ -30,7 +30,7 @@ def to_numpy(x: object) -> np.ndarray:
     return cp.asnumpy(x)
 
 
-def device_of(x: Any) -> AbstractContextManager:
+def device_of(x: Any) -> AbstractContextManager[object]:
     """See `cpu.device_of`."""
     if sparse.issparse(x):
         x = x.data  # CuPy's sparse matrices do not say where they are

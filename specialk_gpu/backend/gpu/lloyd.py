@@ -202,7 +202,7 @@ def draw_rows(weights: cp.ndarray, draws: cp.ndarray) -> cp.ndarray:
     per_thread = max(1, min(DRAW_PIECES, m // (DRAW_THREADS * DRAW_ROWS)))
     n_pieces = DRAW_THREADS * per_thread
     size, pieces = np.int64(-(-m // n_pieces)), cp.empty((R, n_pieces))
-    arguments: tuple = (weights, np.int64(m), size, np.int64(n_pieces), pieces)
+    arguments: tuple[object, ...] = (weights, np.int64(m), size, np.int64(n_pieces), pieces)
     kernel_of("draw", "sum_pieces", weights.dtype)((R * per_thread,), (DRAW_THREADS,), arguments)
     arguments = (weights, np.int64(m), draws, np.int32(draws.shape[1]), rows)
     arguments += (pieces, np.int32(per_thread), size)

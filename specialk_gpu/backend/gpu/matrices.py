@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cupy as cp
 import cupyx.scipy.sparse as sparse
@@ -46,7 +46,7 @@ def components_of(indptr: cp.ndarray, indices: cp.ndarray) -> tuple[int, cp.ndar
     rows = cp.arange(m, dtype=np.int32)
     parent, root = rows.copy(), cp.empty_like(rows)
     blocks = (m + WARPS - 1) // WARPS
-    arguments: tuple = (*content, np.int32(m), parent)
+    arguments: tuple[object, ...] = (*content, np.int32(m), parent)
     kernel_of("components", "hook", np.int32)((blocks,), (32 * WARPS,), arguments)
     blocks, arguments = (m + 255) // 256, (np.int32(m), parent, root)
     kernel_of("components", "find_root", np.int32)((blocks,), (256,), arguments)
@@ -115,7 +115,7 @@ def spmm(
     weights: cp.ndarray | None = None,
 ) -> None:
     """See `cpu.spmm`."""
-    given: tuple = (X, out) if source is None else (X, out, source, weights)
+    given: tuple[Any, ...] = (X, out) if source is None else (X, out, source, weights)
     assert all(x.flags.c_contiguous and x.dtype == A.dtype for x in given)
     m, width = X.shape
     number = np.dtype(A.dtype).type
@@ -137,7 +137,9 @@ def spmm(
     kernel_of("spmm", "spmm", A.dtype)(grid, (32, WARPS), content + scalars + added)
 
 
-def _spmm_indicator(A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tuple) -> None:
+def _spmm_indicator(
+    A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tuple[object, ...]
+) -> None:
     """Do `spmm` for a matrix of zeros and equal entries, by exact products of float16 pieces."""
     m, width = X.shape
     exponents = cp.frexp(cp.abs(X).max(axis=0))[1].astype(np.int32)
