@@ -270,8 +270,8 @@ def memory_explained(bk: Backend, stage: str) -> Iterator[None]:
         if str(error).startswith(tuple(f"{name}: " for name in REMEDIES)):
             raise  # already explained by an inner stage
         msg = (
-            f"{stage}: {str(error) or 'an allocation failed'}. {bk.free_memory():,} bytes are free. "
-            f"{REMEDIES[stage]}"
+            f"{stage}: {str(error) or 'an allocation failed'}. "
+            f"{bk.free_memory():,} bytes are free. {REMEDIES[stage]}"
         )
         raise MemoryError(msg) from error
 

@@ -1,6 +1,8 @@
 """The documentation runs: its Python blocks, and the demo it shows."""
 
 import contextlib
+import doctest
+import importlib
 import io
 import json
 import math
@@ -157,3 +159,21 @@ def test_figures_are_those_of_the_results(monkeypatch):
         assert (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") == page()
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert tables.readme(text) == text
+
+
+# -- docstrings -----------------------------------------------------------------------------------
+
+
+def modules_with_examples():
+    names = []
+    for path in sorted((ROOT / "specialk_gpu").rglob("*.py")):
+        if ">>> " in path.read_text(encoding="utf-8"):
+            names.append(".".join(path.relative_to(ROOT).with_suffix("").parts))
+    return names
+
+
+@pytest.mark.parametrize("name", modules_with_examples())
+def test_examples_of_docstrings_print_what_they_show(name):
+    failed, tried = doctest.testmod(importlib.import_module(name))
+    assert tried
+    assert not failed

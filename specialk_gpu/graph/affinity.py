@@ -73,6 +73,15 @@ def knn_graph(
     ------
     ValueError
         If an argument is out of range, or a row is zero with metric="cosine".
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from specialk_gpu import knn_graph
+    >>> knn_graph(np.array([[0.0], [1.0], [3.0]]), 1).toarray().round(3)
+    array([[0.   , 0.816, 0.   ],
+           [0.816, 0.   , 0.577],
+           [0.   , 0.577, 0.   ]])
     """
     if weights not in WEIGHTS:
         msg = f"weights must be one of {WEIGHTS}, got {weights!r}."

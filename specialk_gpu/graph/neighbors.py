@@ -82,6 +82,13 @@ def nearest_neighbors(X: ArrayLike, n_neighbors: int = 10) -> Neighbors:
     :math:`O(m(d + n_{neighbors}))` memory in addition to one tile. On the host, data with few
     columns are searched in a k-d tree, and many rows along leading principal axes if that is
     faster.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from specialk_gpu import nearest_neighbors
+    >>> nearest_neighbors(np.array([[0.0], [1.0], [3.0]]), 1).indices.ravel()
+    array([1, 0, 1])
     """
     X = features(X)
     return nearest_in_range(*within_range(backend_of(X), X), n_neighbors)

@@ -133,6 +133,14 @@ def kmeans(
     With R runs in the batch, an iteration costs at most 2 m R k d operations in matrix products,
     and waits for the device once. On the host, the cost falls as the centres come to rest. Memory
     is O(m R), in addition to a chunk.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from specialk_gpu import kmeans
+    >>> fit = kmeans(np.array([[0.0], [1.0], [10.0], [11.0]]), 2, random_state=0)
+    >>> fit.labels.tolist(), float(fit.inertia)
+    ([1, 1, 0, 0], 1.0)
     """
     rng = check_random_state(random_state)
     settings: dict[str, Any] = {"n_init": n_init, "init": init, "max_iter": max_iter}

@@ -160,6 +160,15 @@ def cut_test(W: Sparse, labels: Array, *, X: Array | None = None) -> Gap:
     Costs ten products of `W` with k columns, and a sort of the rows of each touching pair. With `X`
     it also costs two products of `X` with 2 k columns, and some passes over the rows for each short
     pair.
+
+    Examples
+    --------
+    >>> from specialk_gpu import cut_test, knn_graph
+    >>> from specialk_gpu.datasets import make_shape
+    >>> X, y = make_shape("blobs", noise=0.1, random_state=0)
+    >>> gap = cut_test(knn_graph(X), y, X=X)
+    >>> gap.pair, gap.log_p < -7  # even the least separate pair is clearly separate: p < 0.001
+    ((0, 1), True)
     """
     bk = backend_of(W)
     W = affinity_matrix(W)

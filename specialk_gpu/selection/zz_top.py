@@ -102,6 +102,16 @@ def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Ar
     ------
     ValueError
         If shapes or labels do not fit, if a cluster is empty, or if `D` is not finite.
+
+    Examples
+    --------
+    >>> from specialk_gpu import eigenpairs, embed, knn_graph, zz_top
+    >>> from specialk_gpu.datasets import make_shape
+    >>> X, y = make_shape("blobs", noise=0.1, random_state=0)
+    >>> pairs = eigenpairs(knn_graph(X), 200, random_state=0)
+    >>> log_p = zz_top(embed(pairs.values, pairs.vectors), y)  # of each pair of classes
+    >>> log_p.shape, bool(log_p[0, 1] < -4.6)  # p < 0.01
+    ((3, 3), True)
     """
     bk = backend_of(D)
     xp, D, labels = bk.xp, bk.asarray(D), bk.asarray(labels)

@@ -128,6 +128,15 @@ def eigenpairs(
     products, and memory for about five blocks of m × 1.15 n. Method: Zhou, Saad, Tiago &
     Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
     iteration, 2006.
+
+    Examples
+    --------
+    >>> from specialk_gpu import eigenpairs, knn_graph
+    >>> from specialk_gpu.datasets import make_shape
+    >>> X, _ = make_shape("blobs", noise=0.1, random_state=0)
+    >>> pairs = eigenpairs(knn_graph(X), 4, random_state=0)
+    >>> pairs.values.round(3), pairs.converged
+    (array([1.   , 1.   , 1.   , 0.992]), True)
     """
     bk = backend_of(W)
     _check(bk, W, n, solver, tol)
