@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test stand-in lint docs clean
+.PHONY: demo test stand-in oldest lint docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
@@ -16,6 +16,11 @@ test: $(VENV)/installed-tests
 stand-in: $(VENV)/installed-stand-in
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error --stand-in -m gpu -q
 
+oldest:
+	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install -q -e '.[test]' -c tests/oldest.txt
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 -q
+
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -25,7 +30,7 @@ docs: $(VENV)/installed-docs
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
 clean:
-	rm -rf $(VENV) docs/_build dist
+	rm -rf $(VENV) .venv-oldest docs/_build dist
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
