@@ -297,8 +297,10 @@ def calibration_page() -> str:
 
 {by_family(promised, CHECK)}
 
-{verdict(promised)} An earlier version of the rule was seen on these families with 300 rows: it split
-cylinders, and the test for bent pairs was changed. Nothing else was changed by what was seen here."""
+{verdict(promised)}
+
+An earlier version of the rule was seen on these families with 300 rows: it split cylinders, and the
+test for bent pairs was changed. Nothing else was changed by what was seen here."""
     if joined:
         checked += f"\n\nJ far-apart members of these, of mixed sizes:\n\n{composites(joined)}"
     if great:
