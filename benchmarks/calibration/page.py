@@ -299,8 +299,10 @@ def calibration_page() -> str:
 
 {by_family(promised, CHECK)}
 
-{verdict(promised)} (Cylinders were split in an earlier run of 300 rows, and the test for bent pairs
-was changed; of the others nothing was changed by what was seen.)"""
+{verdict(promised)}
+
+An earlier version of the rule was seen on these families with 300 rows: it split cylinders, and the
+test for bent pairs was changed. Nothing else was changed by what was seen here."""
     if joined:
         checked += f"\n\nJ far-apart members of these, of mixed sizes:\n\n{composites(joined)}"
     if great:
