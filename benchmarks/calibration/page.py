@@ -330,6 +330,7 @@ that was kept for this, then all. `python -m benchmarks.rivals` says how each me
 {measured("rivals-designs")}"""
     if rows_of("paper"):
         checked += f"\n\n## The paper's sets\n\nHow often k is right:\n\n{paper_sets()}"
+    small = ", and in small sets to $10^{-4}$" if rows_of("tail") else ""
     return f"""# What alpha means
 
 `alpha` is meant to be the largest share of sets of one cluster that the default rule splits. This
@@ -386,8 +387,8 @@ clusters, in sets of {len(LAW)} families ({", ".join(LAW)}) of 300 to 10,000 row
 least, rising with the length, with which in no family and size T is below 0.05, or 0.01, in more
 sets than that, rounded up, as far as cuts decide: by valleys, which have no law to fit, the torus
 is split a little more often. Graphs that are given have a law of their own. T of all families
-together was measured down to about $10^{{-3}}$, and in small sets to $10^{{-4}}$; from there on the
-half-normal law goes on by itself, and no p below 0.001 is printed.
+together was measured down to about $10^{{-3}}${small}; from there on the half-normal law goes on by
+itself, and no p below 0.001 is printed.
 
 ## Where there is one cluster
 
@@ -402,6 +403,9 @@ half-normal law goes on by itself, and no p below 0.001 is printed.
   more rows where they lie along a line.
 - Valleys are looked for between means: of long or bent clusters, and of clusters in noise in more
   than {FEW_COLUMNS} dimensions, only the cut is known.
+- A thick ring (the noisy circle above) is thinnest straight across its hole. This is no chance, and
+  so it is split the more often the more rows there are. In the plane p falls slowly with the
+  number of rows: prefer `alpha=0.01` for tens of thousands of rows in two columns.
 - Sets with a neck are split more often than `alpha` says, and so are random walks.
 - Below 0.001, p says how thin a border is, and is not a probability.
 
