@@ -23,6 +23,7 @@ import random
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
+from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,7 @@ ISOLATED = {  # rows of the large cluster, of the small ones, and columns
     for m, n, s in ((1000, 3, 15), (3000, 3, 15), (1000, 4, 20), (3000, 4, 30))
     for d in (2, 5, 10)
 }
+MAY_HANG, TIME_LIMIT = ("ISO-SPLIT", "DipMeans", "projected DipMeans"), 60
 DRAWS = 5  # of sets with small clusters
 
 
@@ -177,10 +179,39 @@ METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
+def in_time(method: str, X: np.ndarray) -> np.ndarray:
+    """Run a method in a process of its own, which is stopped after a minute."""
+    receiving, sending = Pipe(duplex=False)
+    process = get_context("spawn").Process(target=_sent, args=(sending, method, X))
+    process.start()
+    try:
+        if not receiving.poll(TIME_LIMIT):
+            msg = f"no answer within {TIME_LIMIT} s"
+            raise TimeoutError(msg)
+        return receiving.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _sent(sending: Any, method: str, X: np.ndarray) -> None:
+    """Send the labels that a method finds; some print without end."""
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 1)
+        os.dup2(nowhere.fileno(), 2)
+    sending.send(METHODS[method](X))
+
+
 def judged(method: str, X: np.ndarray, y: np.ndarray, right: list[int]) -> dict[str, Any]:
     """Cluster, count the clusters, rows in none left out, and compare."""
     warnings.simplefilter("ignore")
-    labels = np.asarray(METHODS[method](X))
+    if method in MAY_HANG:
+        try:
+            labels = in_time(method, X)
+        except TimeoutError:
+            return {"k": 0, "verdict": "no answer"}
+    else:
+        labels = np.asarray(METHODS[method](X))
     k = len({*labels.tolist()} - {-1})
     found = {"k": k, "verdict": verdict(k, right)}
     return found | ({"ari": ari(y, labels)} if (y >= 0).any() else {})
