@@ -459,7 +459,7 @@ def test_products_shared_by_threads_have_the_same_bits(monkeypatch, threads):
     A.data[A.indptr[40] : A.indptr[90]] = A.data[A.indptr[280] :] = 0
     A.eliminate_zeros()  # rows without entries, the last of all among them
     x = np.random.default_rng(0).normal(size=300)
-    np.testing.assert_array_equal(cpu._shared_by_threads(A) @ x, A @ x)
+    np.testing.assert_array_equal(matrices._shared_by_threads(A) @ x, A @ x)
 
 
 @pytest.mark.parametrize(
@@ -545,7 +545,7 @@ def test_more_pairs_go_on_from_those_there_are(bk, monkeypatch, n_parts, factor)
     few, all_of = eigenpairs(W, 12, **settings), eigenpairs(W, 60, **settings)
     started = []
     monkeypatch.setattr(
-        sys.modules["specialk_gpu.spectrum.eigenpairs"],
+        sys.modules["specialk_gpu.spectrum.solvers"],
         "chebyshev",
         lambda *given: started.append(given[-1]) or chebyshev.chebyshev(*given),
     )

@@ -268,7 +268,7 @@ def test_cosine_does_not_see_lengths(bk):
     np.testing.assert_array_equal(model.predict(7 * directions), model.labels_[::100])
     unit = X / np.linalg.norm(X, axis=1)[:, None]
     np.testing.assert_array_equal(fit(X, bk, metric="cosine").labels_, fit(unit, bk).labels_)
-    with pytest.raises(ValueError, match="rows that are not zero, got 1 that are, .* row 2"):
+    with pytest.raises(ValueError, match="rows that are not zero, got 1 zero rows, .* row 2"):
         fit(np.r_[X[:2], np.zeros((1, 20)), X], bk, metric="cosine")
 
 
