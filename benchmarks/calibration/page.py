@@ -411,7 +411,7 @@ itself, and no p below 0.001 is printed.
   than {FEW_COLUMNS} dimensions, only the cut is known.
 - A thick ring (the noisy circle above) is thinnest straight across its hole. This is no chance,
   and the promise is not kept there. A dense core in a wide halo, as in a mixture of two Gaussians
-  of one centre whose deviations differ by a factor of 8 or more, is split into these.
+  of one centre and very different deviations, is split into these.
 - Sets with a neck are split more often than `alpha` says, and so are random walks.
 - Below 0.001, p says how thin a border is, and is not a probability.
 
