@@ -57,7 +57,7 @@ class Gap(NamedTuple):
         Weight of the cut at the border, and of the lighter of the heaviest cuts on its two sides.
         Both are 0 if the isolation of a part decides.
     length : float
-        Number of rows of the two sides together, divided by `within`.
+        Number of rows of the two sides together, divided by ``within``.
     law : {"rows", "graph", "shortcuts", "valley", "isolation"}
         Where p comes from: the null distribution of cuts for graphs of rows, for given graphs, or
         for graphs with shortcut edges; the rows along a line; or the gap around a part.
