@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test stand-in oldest lint docs clean
+.PHONY: demo test stand-in coverage oldest lint docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
@@ -15,6 +15,12 @@ test: $(VENV)/installed-tests
 
 stand-in: $(VENV)/installed-stand-in
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error --stand-in -m gpu -q
+
+coverage: $(VENV)/installed-stand-in
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --cov=specialk_gpu --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --stand-in -m gpu \
+		--cov=specialk_gpu --cov-append --cov-report=
+	$(BIN)/coverage report --skip-covered --fail-under=95
 
 oldest:
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
