@@ -122,6 +122,7 @@ def by_cut(
         found.tree,
         found.path,
         found.limit_reached,
+        # a Fit keeps no eigenvectors: D has what is needed of them
         pairs._replace(vectors=None),  # type: ignore[arg-type]
         D,
     )

@@ -345,9 +345,9 @@ written by `python -m benchmarks.tables` from what `python -m benchmarks.calibra
 named before the law was made:
 
 - **Promised**: convex, skewed, heavy-tailed with a variance, curved, discrete with one mode,
-  high-dimensional. Of sets like these at most a share `alpha` shall be split (the check found one
-  exception, below); and where J of them lie far
-  apart, at most a share `alpha` is found to have more than J clusters.
+  high-dimensional. At most a share `alpha` of sets like these shall be split. Where J of them lie
+  far apart, at most a share `alpha` shall have more than J clusters. The check below says in which
+  cells this was not kept.
 - **Stress**: necks, rolls, heaped values, densities that rise at their corners, exact grids,
   one-hot. They are reported one by one, and nothing is promised.
 - **Out of scope**: rows that depend on each other, as random walks, near-copies, or the colours of
@@ -394,7 +394,7 @@ The scale is the least, rising with the length, with which in no family and size
 or 0.01, in more sets than that, rounded up: so 1 of 24, and of the largest sets 1 of 2, are
 allowed. Graphs that are given have a law of their own. T of all families
 together was measured down to about $10^{{-3}}${small}; from there on the half-normal law goes on by
-itself, and no p below 0.001 is printed.
+itself, and `print(model.path_)` shows no p below 0.001.
 
 ## Where there is one cluster
 

@@ -26,7 +26,6 @@ from specialk_gpu.selection.parts import Parts, touching_pairs
 
 __all__ = ["log_p_of_level"]
 
-
 SEEN = math.log(0.2)  # there may be a valley if its log p is at most this
 
 
