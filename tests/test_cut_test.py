@@ -600,3 +600,20 @@ def test_labels_given_to_the_test_are_checked(bk):
         cut_test(W, bk.asarray(BLOBS_Y[:, None]))
     with pytest.raises(ValueError, match="at least two clusters, got one"):
         cut_test(W, bk.asarray(np.zeros(240, dtype=int)))
+
+
+def test_labels_that_are_not_a_number_name_no_cluster():
+    with pytest.raises(ValueError, match="labels must name a cluster for each row, got NaN"):
+        cut_test(knn_graph(BLOBS), np.where(BLOBS_Y == 0, np.nan, BLOBS_Y))
+
+
+def test_what_is_no_matrix_is_named():
+    with pytest.raises(TypeError, match="a sparse matrix or an array, got NoneType"):
+        cut_test(None, BLOBS_Y)
+
+
+@pytest.mark.parametrize("size", [30, 50, 80])
+def test_the_own_cut_of_a_complete_graph_is_in_its_middle(bk, size):
+    two = sparse.block_diag([np.ones((size, size)) - np.eye(size)] * 2)
+    gap = found(bk, two, np.repeat([0, 1], size), 2)
+    assert gap.within == pytest.approx((size // 2) * ((size + 1) // 2) / (size - 1), rel=1e-6)

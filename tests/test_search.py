@@ -11,7 +11,14 @@ from sklearn.datasets import make_blobs, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
-from specialk_gpu import CalibrationWarning, LimitWarning, PowerWarning, SpecialK, knn_graph
+from specialk_gpu import (
+    CalibrationWarning,
+    LimitWarning,
+    PowerWarning,
+    SpecialK,
+    cut_test,
+    knn_graph,
+)
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_test import Gap
@@ -223,6 +230,15 @@ def test_no_power_is_told_apart_from_one_cluster():
     assert {step.reason for step in model.path_[1:]} == {NO_POWER}
 
 
+def test_what_is_found_needs_no_warning_that_nothing_can_be():
+    X = np.random.default_rng(0).normal(size=(20, 3)) + np.repeat([0, 50], 10)[:, None]
+    model = SpecialK(backend="numpy", random_state=0)
+    with pytest.warns(CalibrationWarning) as warned:
+        model.fit(X)
+    assert model.n_clusters_ == 2
+    assert not [w for w in warned if issubclass(w.category, PowerWarning)]
+
+
 @pytest.mark.parametrize(("m", "n_neighbors"), [(200, 5), (40, 12)])
 def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
     X = np.random.default_rng(0).normal(size=(m, 2))
@@ -330,6 +346,23 @@ def test_polishing_gives_rows_to_the_cluster_around_them(bk):
     y[::17] = (y[::17] + 1) % 4
     labels, _ = polished(graph, bk.asarray(y, dtype=np.int32), 4)
     np.testing.assert_array_equal(bk.to_numpy(labels), FOUR_Y)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_polishing_does_not_pull_touching_clusters_together(seed):
+    rng, y = np.random.default_rng(seed), np.repeat([0, 1, 2], 200)
+    edges = np.triu(rng.random((600, 600)) < np.where(y[:, None] == y, 0.1, 0.01), 1)
+    W = sparse.csr_matrix(edges + edges.T, dtype=float)
+    model = SpecialK(affinity="precomputed", backend="numpy", random_state=0)
+    with pytest.warns(LimitWarning, match="the search ended at max_clusters=2"):
+        model.set_params(max_clusters=2).fit(W)
+    kept = model.labels_
+    assert max(adjusted_rand_score(kept, y == c) for c in range(3)) > 0.98
+    last = model.path_[-1]
+    gap = cut_test(W, kept)
+    assert last.log_p_level == pytest.approx(gap.log_p, rel=1e-9)
+    sizes = np.bincount(model.set_params(max_clusters=None, n_clusters=2).fit(W).labels_)
+    assert sizes.min() >= 150
 
 
 def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):

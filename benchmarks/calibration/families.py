@@ -204,6 +204,10 @@ def _grid(_rng: np.random.Generator, m: int) -> np.ndarray:
     return np.stack(np.divmod(np.arange(side**2), side), axis=1).astype(float)
 
 
+def _core_and_halo(rng: np.random.Generator, m: int) -> np.ndarray:
+    return rng.standard_normal((m, 3)) * np.where(rng.random((m, 1)) < 0.5, 1, 8)
+
+
 def _one_hot(rng: np.random.Generator, m: int) -> np.ndarray:
     return np.eye(4)[rng.integers(4, size=(m, 5))].reshape(m, 20)
 
@@ -225,6 +229,7 @@ STRESS: dict[str, Draw] = {
     "fair coins, d = 20": lambda rng, m: rng.integers(2, size=(m, 20)).astype(float),
     "exact grid": _grid,
     "one-hot of 5 x 4": _one_hot,
+    "core and halo, d = 3": _core_and_halo,
 }
 FAMILIES = LAW | CHECK | STRESS
 

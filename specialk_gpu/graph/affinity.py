@@ -357,7 +357,12 @@ def affinity_matrix(W: Any) -> Sparse:
     ValueError
         If `W` is not square, not symmetric or empty, or has an entry that is negative or not
         finite; the message names the first.
+    TypeError
+        If `W` is neither a sparse matrix nor an array.
     """
+    if not hasattr(W, "ndim"):
+        msg = f"an affinity matrix must be a sparse matrix or an array, got {type(W).__name__}."
+        raise TypeError(msg)
     bk = backend_of(W)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         msg = (

@@ -154,9 +154,10 @@ class CutGraphs:
         rows = backend_of(rows).xp.sort(rows)
         key = backend_of(rows).to_numpy(rows).tobytes(), wide, mixed
         if key not in self._widths:
-            S = (self.wide if wide else self.near).S
-            measure = heaviest_cut_if_mixed if mixed else heaviest_cut
-            self._widths[key] = measure(S[rows][:, rows])
+            graph = self.wide if wide else self.near
+            A = graph.S[rows][:, rows]
+            twins = None if graph.twins is None else graph.twins[rows]
+            self._widths[key] = heaviest_cut_if_mixed(A) if mixed else heaviest_cut(A, twins)
         return self._widths[key]
 
     def log_p_of_isolation(self, rows: Array) -> float:

@@ -153,7 +153,7 @@ def cut_test(W: Sparse, labels: Array, *, X: Array | None = None) -> Gap:
     ------
     ValueError
         If there are fewer than two clusters, if `labels` or `X` do not have one entry or row for
-        each row of `W`, or if `X` is not finite.
+        each row of `W`, or if `labels` has NaN or `X` is not finite.
 
     Notes
     -----
@@ -175,6 +175,9 @@ def cut_test(W: Sparse, labels: Array, *, X: Array | None = None) -> Gap:
     labels = bk.asarray(labels)
     if labels.shape != (W.shape[0],):
         msg = f"labels must have shape {(W.shape[0],)}, got {tuple(labels.shape)}."
+        raise ValueError(msg)
+    if labels.dtype.kind == "f" and bool(bk.xp.isnan(labels).any()):
+        msg = "labels must name a cluster for each row, got NaN."
         raise ValueError(msg)
     names, labels = bk.xp.unique(labels, return_inverse=True)
     if names.size < 2:

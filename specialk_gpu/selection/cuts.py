@@ -267,14 +267,20 @@ def _known(xp: ModuleType, f: Array, twins: Array | None, order: Array) -> Array
     A cut is known if the walks determine the order of the rows on its two sides, or if these rows
     are twins, because the order of twins does not change the weight of the cut.
     """
+    known, in_order = xp.zeros(f.size, dtype=bool), f[order]
+    known[:-1] = _clear(f, twins, order)
+    known[:-1] &= (in_order[1:] > CERTAIN) & (in_order[:-1] < 1 - CERTAIN)
+    return known
+
+
+def _clear(f: Array, twins: Array | None, order: Array) -> Array:
+    """Return a mask of the rows but the last, in their order: f rises, or the next is a twin."""
     f = f[order]
     clear = f[1:] > f[:-1]
     if twins is not None:
         twins = twins[order]
         clear |= (f[1:] == f[:-1]) & (twins[1:] == twins[:-1])
-    known = xp.zeros(f.size, dtype=bool)
-    known[:-1] = clear & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
-    return known
+    return clear
 
 
 def _expanded(
@@ -287,13 +293,17 @@ def _expanded(
     return bk.xp.arange(group.size) + bk.asarray(shift)[group], bk.asarray(owner)[group]
 
 
-def heaviest_cut(A: Sparse) -> float:
-    """Return the heaviest cut of the largest component of A, in the order of its eigenvector."""
-    A, lazy = _largest_component(A)
+def heaviest_cut(A: Sparse, twins: Array | None = None) -> float:
+    """Return the heaviest cut of the largest component of A, in the order of its eigenvector.
+
+    `twins` has a number for each row that twins share (see `CutGraph`).
+    """
+    A, lazy, own = _largest_component(A)
     if A.shape[0] < 3:
         return 0.0
     tol = 1e-5 if A.shape[0] <= FEW else 1e-4  # a long thread takes long
-    return _heaviest_along(A, eigenpairs(lazy, 2, tol=tol, random_state=0).vectors)
+    twins = twins if twins is None or own is None else twins[own]
+    return _heaviest_along(A, eigenpairs(lazy, 2, tol=tol, random_state=0).vectors, twins)
 
 
 def heaviest_cut_if_mixed(A: Sparse) -> float:
@@ -302,7 +312,7 @@ def heaviest_cut_if_mixed(A: Sparse) -> float:
     Along a thread walks mix slowly: eigenvalues are close together there, and mixtures of their
     eigenvectors would cut the thread several times.
     """
-    A, lazy = _largest_component(A)
+    A, lazy, _ = _largest_component(A)
     if A.shape[0] < 3:
         return 0.0
     pairs = quick_pairs(lazy, 2, tol=1e-6)
@@ -311,17 +321,21 @@ def heaviest_cut_if_mixed(A: Sparse) -> float:
     return _heaviest_along(A, pairs[1])
 
 
-def _largest_component(A: Sparse) -> tuple[Sparse, Sparse]:
-    """Return the largest component of a graph, and the matrix of lazy walks in it."""
-    bk = backend_of(A)
+def _largest_component(A: Sparse) -> tuple[Sparse, Sparse, Array | None]:
+    """Return the largest component of a graph, its matrix of lazy walks, and its rows.
+
+    The rows are None if all are in one component.
+    """
+    bk, own = backend_of(A), None
     count, component = bk.connected_components(A)
     if count > 1:
         own = bk.xp.flatnonzero(component == bk.xp.bincount(component).argmax())
         A = A[own][:, own]
-    return A, bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(A.shape[0], format="csr")))
+    lazy = bk.sparse.csr_matrix(0.5 * (A + bk.sparse.identity(A.shape[0], format="csr")))
+    return A, lazy, own
 
 
-def _heaviest_along(A: Sparse, vectors: Array) -> float:
+def _heaviest_along(A: Sparse, vectors: Array, twins: Array | None = None) -> float:
     """Return the heaviest cut in the order of the second eigenvector divided by the first."""
     bk, size = backend_of(A), A.shape[0]
     xp = bk.xp
@@ -329,11 +343,10 @@ def _heaviest_along(A: Sparse, vectors: Array) -> float:
     row = rows_of_entries(A, "similarities")
     once = row < A.indices
     rank = xp.empty(size, dtype=np.int64)
-    order = xp.argsort(f, kind="stable")
+    order = xp.argsort(f, kind="stable") if twins is None else _order(xp, f, twins)
     rank[order] = xp.arange(size)
     p, q, weight = rank[row[once]], rank[A.indices[once]], A.data[once]
     opened = bk.bin_sums(xp.minimum(p, q), weight, size)
     closed = bk.bin_sums(xp.maximum(p, q), weight, size)
-    f = f[order]
-    cuts = xp.where(f[1:] > f[:-1], xp.cumsum(opened - closed)[:-1], 0)
-    return float(cuts.max())
+    known = _clear(f, twins, order)
+    return float(xp.where(known, xp.cumsum(opened - closed)[:-1], 0).max())

@@ -13,7 +13,9 @@ __all__ = ["membership", "polished"]
 POLISHES = 3  # rounds
 
 
-def polished(graph: CutGraph, labels: Array, k: int, rounds: int = POLISHES) -> tuple[Array, Array]:
+def polished(
+    graph: CutGraph, labels: Array, k: int, rounds: int = POLISHES, kept: float = 0.0
+) -> tuple[Array, Array]:
     """Move each row to the cluster where most walks from it end, in several rounds.
 
     Parameters
@@ -24,21 +26,25 @@ def polished(graph: CutGraph, labels: Array, k: int, rounds: int = POLISHES) -> 
     k : int
     rounds : int
         The largest number of rounds.
+    kept : float
+        If a round would leave a cluster without rows, or with less than this share of the rows that
+        it had at first, it is not made, and polishing ends.
 
     Returns
     -------
     labels : int32 array of shape (m,)
-        If a round would leave a cluster without rows, it is not made, and polishing ends.
     shares : float64 array of shape (m, k)
         Shares of the walks. A row from which no walk leads anywhere stays in its own cluster.
     """
     bk = backend_of(labels)
     xp = bk.xp
     shares = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
+    at_first = xp.bincount(labels, minlength=k) if kept else 0
     for _ in range(rounds):
         found = _walk_or_stay(graph, labels, k)
         new = found.argmax(axis=1).astype(np.int32)
-        if int(xp.bincount(new, minlength=k).min()) == 0:
+        counts = xp.bincount(new, minlength=k)
+        if bool(((counts == 0) | (counts < kept * at_first)).any()):
             break
         labels, shares = new, found / found.sum(axis=1, keepdims=True)
     return labels, shares

@@ -42,6 +42,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel threads
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # the smallest graphs that the test was calibrated on
+KEPT = 0.5  # polishing leaves each cluster at least this share of its rows
 SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
@@ -74,13 +75,12 @@ class Found(NamedTuple):
 
 
 class _Wish(NamedTuple):
-    """The request: the arguments of a search, and whether the test has no power."""
+    """The request: the arguments of a search."""
 
     log_alpha: float
     n_clusters: int | None
     min_clusters: int
     most: int
-    powerless: bool
 
 
 def search(
@@ -130,7 +130,8 @@ def search(
     CalibrationWarning
         If the graph has fewer than 60 rows, or fewer than 10 entries in a row on average.
     PowerWarning
-        If two perfectly separated clusters would not be accepted at this `alpha`.
+        If no split is accepted, and the cut of two perfectly separated clusters would not be
+        accepted at this `alpha`.
     LimitWarning
         If `max_clusters` ended the search, or if clusters have very few rows.
     """
@@ -138,10 +139,7 @@ def search(
     n_clusters = None if n_clusters is None else int(n_clusters)  # may be a NumPy integer
     min_clusters = int(min_clusters)
     most = n_clusters or min(m, max_clusters or m)
-    powerless = graphs.attainable_log_p() > log_alpha
-    wish = _Wish(log_alpha, n_clusters, min_clusters, most, powerless)
-    if n_clusters is None and min_clusters < most:
-        _warn_of_the_test(graphs, alpha, powerless)
+    wish = _Wish(log_alpha, n_clusters, min_clusters, most)
     trees, pairs = _trees(graphs, eigenpairs, wish, seed, clock)
     if n_clusters is None:
         merged, k = _of_most_clusters(graphs, trees, min_clusters, log_alpha)
@@ -165,11 +163,18 @@ def search(
     log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
     log_p[k:] = np.maximum.accumulate(log_p[k:])
     clock.stop("polishing", f"{k} clusters")
+    powerless = graphs.attainable_log_p() > log_alpha and k <= min_clusters
+    if n_clusters is None and min_clusters < most:
+        _warn_of_the_test(graphs, alpha, powerless)
     _warn_of_limits(graphs, k, wish, limit_reached=limit_reached)
     last = tree.n_leaves if full_path else min(tree.n_leaves, max(SHOWN, 2 * k))
     levels = [k] if n_clusters else range(min(min_clusters, k), min(last, most) + 1)
     path = SelectionPath(
-        (_step(tree, log_p, level, k, wish, limit_reached=limit_reached) for level in levels), "cut"
+        (
+            _step(tree, log_p, level, k, wish, limit_reached=limit_reached, powerless=powerless)
+            for level in levels
+        ),
+        "cut",
     )
     return Found(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
 
@@ -178,7 +183,7 @@ def merged_trees(
     graphs: CutGraphs, eigenpairs: Callable[[int], Eigenpairs], alpha: float, seed: int = 0
 ) -> list[Tree]:
     """Return the trees that a search for clusters at this `alpha` uses."""
-    wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct, powerless=False)
+    wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct)
     return _trees(graphs, eigenpairs, wish, seed, Clock(backend_of(graphs.one_part()), {}))[0]
 
 
@@ -281,6 +286,9 @@ def _polish(
 ) -> tuple[Tree, Array, list[float]]:
     """Polish the k clusters of a tree; merge, down to `least`, while a gap is no longer clear.
 
+    If nothing may be merged, and polishing makes the gaps less clear, the clusters stay as they
+    were.
+
     Returns the tree of the polished clusters, for all rows; the shares of walks (m, k'), in the
     order of its clusters; and the log p of each level that was given up.
     """
@@ -288,11 +296,14 @@ def _polish(
     xp = bk.xp
     cluster, gaps, own = tree.clusters(k), [], float(tree.log_p[k - 1])
     before = tree.labels(k)
-    labels, shares = polished(graphs.near, before, k)
-    while k > least:
+    labels, shares = polished(graphs.near, before, k, kept=KEPT)
+    while k > 1:
         gap = least_gap(graphs, labels, k)
+        if k == least and not gaps and gap.log_p > max(own, log_alpha):
+            labels, shares = polished(graphs.near, before, k, rounds=0)
+            break
         own = gap.log_p
-        if own <= log_alpha:
+        if own <= log_alpha or k == least:
             break
         gaps.append(gap.log_p)
         k -= 1
@@ -301,7 +312,7 @@ def _polish(
         united[united > gap.pair[1]] -= 1
         cluster = united[cluster]
         labels, before = (bk.asarray(united)[x] for x in (labels, before))
-        labels, shares = polished(graphs.near, labels, k)
+        labels, shares = polished(graphs.near, labels, k, kept=KEPT)
     leaf = tree.leaf
     moved = xp.flatnonzero(labels != before)
     if moved.size:
@@ -320,13 +331,20 @@ def _polish(
 
 
 def _step(
-    tree: Tree, log_p: np.ndarray, level: int, k: int, wish: _Wish, *, limit_reached: bool
+    tree: Tree,
+    log_p: np.ndarray,
+    level: int,
+    k: int,
+    wish: _Wish,
+    *,
+    limit_reached: bool,
+    powerless: bool,
 ) -> Candidate:
     """Return the row of the path for one level of the tree."""
     own = float(tree.log_p[level - 1])
     pair = tree.next_pair(level) if level > 1 else None
     decisive = float(log_p[level - 1])
-    reason = _reason(level, k, own, pair, wish)
+    reason = NO_POWER if powerless and level > k else _reason(level, k, own, pair, wish)
     if limit_reached and level == k:
         reason += "; max_clusters reached"
     return Candidate(level, decisive, pair, level <= k, reason, tree.labels(level), own)
@@ -344,8 +362,6 @@ def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: 
     if level == wish.min_clusters:
         return "accepted: fixed by min_clusters"
     if level > k:
-        if wish.powerless:
-            return NO_POWER
         assert pair is not None
         return f"rejected: no clear gap between clusters {pair[0]} and {pair[1]}"
     if own <= wish.log_alpha:
