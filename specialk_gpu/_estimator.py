@@ -34,7 +34,7 @@ from specialk_gpu.graph.affinity import (
     affinity_matrix,
     in_metric,
 )
-from specialk_gpu.graph.duplicates import without_copies
+from specialk_gpu.graph.rows import Rows, without_duplicates
 from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
@@ -311,20 +311,21 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
 
-        group = None
+        rows, group = None, None
         if self.affinity == "precomputed":
             W, radius = affinity_matrix(X), None
             check_counts(self, W.shape[0], "rows")
         else:
             with memory_explained(bk, "graph"):
-                X = in_metric(X, self.metric)
-                X, group = without_copies(X, min(self.n_neighbors, X.shape[0] - 1))
-                check_counts(self, X.shape[0], "distinct rows" if group is not None else "rows")
-                W, radius = neighbour_graph(self, bk, X)
+                rows = Rows(in_metric(X, self.metric))
+                rows, group = without_duplicates(rows, min(self.n_neighbors, len(rows) - 1))
+                check_counts(self, len(rows), "distinct rows" if group is not None else "rows")
+                W, radius = neighbour_graph(self, bk, rows)
+                X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         warn_of_graph(self, W)
         if self.criterion == "cut":
-            found = by_cut(self, bk, graphs_to_cut(self, X, W), W, rng, clock)
+            found = by_cut(self, bk, graphs_to_cut(self, rows, W), W, rng, clock)
         else:
             found = by_zz_top(self, bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out

@@ -16,9 +16,10 @@ from specialk_gpu._warn import warn
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.graph.affinity import (
     GraphWarning,
-    knn_graph,
-    radius_graph,
+    knn_graph_of,
+    radius_graph_of,
 )
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
@@ -169,9 +170,9 @@ def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock
     )
 
 
-def neighbour_graph(model: Parameters, bk: Backend, X: Array) -> tuple[Sparse, float | None]:
+def neighbour_graph(model: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
     """Build W_C, or W_R; return the graph and the radius (None for W_C)."""
-    n_neighbors, m = model.n_neighbors, X.shape[0]
+    n_neighbors, m = model.n_neighbors, len(rows)
     if m == 1:  # all rows are equal: one distinct row without neighbours
         return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
     if n_neighbors >= m:
@@ -182,16 +183,16 @@ def neighbour_graph(model: Parameters, bk: Backend, X: Array) -> tuple[Sparse, f
         )
         n_neighbors = m - 1
     if model.affinity == "nearest_neighbors":
-        return knn_graph(X, n_neighbors, weights=model.weights), None
-    return radius_graph(X, n_neighbors, coverage=model.coverage)
+        return knn_graph_of(rows, n_neighbors, model.weights), None
+    return radius_graph_of(rows, n_neighbors, model.coverage)
 
 
-def graphs_to_cut(model: Parameters, X: Array, W: Sparse) -> CutGraphs:
+def graphs_to_cut(model: Parameters, rows: Rows | None, W: Sparse) -> CutGraphs:
     """Return the graphs for the cut test, which was calibrated on nearest-neighbour graphs."""
-    if model.affinity == "precomputed" or W.shape[0] == 1:
+    if rows is None or W.shape[0] == 1:
         return CutGraphs(W)
     known = (model.affinity, model.weights) == ("nearest_neighbors", "connectivity")
-    return CutGraphs(W if known and NEAR <= model.n_neighbors < WIDE else None, X)
+    return CutGraphs(W if known and NEAR <= model.n_neighbors < WIDE else None, rows)
 
 
 def warn_of_graph(model: Parameters, W: Sparse) -> None:

@@ -14,6 +14,7 @@ from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 from specialk_gpu import SpecialK, cut_test, knn_graph
 from specialk_gpu._stages import graphs_to_cut
 from specialk_gpu.backend import get_backend
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.cuts import CERTAIN, Cuts
@@ -44,7 +45,7 @@ def found(bk, W, y, k):
 
 
 def of_rows(bk, X):
-    return CutGraphs(graph_of(bk, knn_graph(X)), bk.asarray(X))
+    return CutGraphs(graph_of(bk, knn_graph(X)), Rows(bk.asarray(X)))
 
 
 def assert_same_gap(one, other, rtol=1e-9):
@@ -521,8 +522,8 @@ def test_the_laws_rise_with_the_length():
 )
 def test_gaps_are_looked_for_among_nearest_neighbours_whatever_is_embedded(settings):
     model = SpecialK(backend="numpy", n_clusters=2, random_state=0, **settings).fit(BLOBS)
-    graphs = graphs_to_cut(model, BLOBS, model.affinity_matrix_)
-    expected = CutGraphs(knn_graph(BLOBS), BLOBS)
+    graphs = graphs_to_cut(model, Rows(BLOBS), model.affinity_matrix_)
+    expected = CutGraphs(knn_graph(BLOBS), Rows(BLOBS))
     assert (graphs.near.S != expected.near.S).nnz == 0
     assert least_gap(graphs, labels_of(get_backend("numpy"), BLOBS_Y), 3) == least_gap(
         expected, labels_of(get_backend("numpy"), BLOBS_Y), 3
@@ -532,7 +533,7 @@ def test_gaps_are_looked_for_among_nearest_neighbours_whatever_is_embedded(setti
 def test_a_graph_of_ten_neighbours_or_more_is_used_as_it_is():
     for n_neighbors in (NEAR, WIDE - 1):
         W = knn_graph(BLOBS, n_neighbors)
-        graphs = graphs_to_cut(SpecialK(n_neighbors=n_neighbors), BLOBS, W)
+        graphs = graphs_to_cut(SpecialK(n_neighbors=n_neighbors), Rows(BLOBS), W)
         assert (graphs.near.S != prepare(W).S).nnz == 0
 
 

@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import make_blobs
 
 from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.jumps import log_p_of_level
@@ -25,7 +26,7 @@ def tree_of(bk, y, log_p):
 
 def level(bk, X, y, log_p):
     X = bk.asarray(X)
-    graphs = CutGraphs(knn_graph(X), X)
+    graphs = CutGraphs(knn_graph(X), Rows(X))
     return log_p_of_level(graphs, tree_of(bk, y, log_p), len(log_p), LOG_ALPHA)
 
 
@@ -49,7 +50,7 @@ def test_a_jump_of_clusters_in_many_dimensions_keeps_its_p_if_there_are_valleys(
     y = rng.integers(10, size=1500)
     X = rng.standard_normal((1500, 50)) + np.eye(10, 50)[y] * 5 / math.sqrt(2)
     W = knn_graph(bk.asarray(X))
-    own = least_gap(CutGraphs(W, bk.asarray(X)), bk.asarray(y.astype(np.int32)), 10).log_p
+    own = least_gap(CutGraphs(W, Rows(bk.asarray(X))), bk.asarray(y.astype(np.int32)), 10).log_p
     assert own <= LOG_ALPHA
     assert level(bk, X, y, [0.0] * 9 + [own]) == own
 

@@ -12,6 +12,7 @@ from sklearn.datasets import make_blobs, make_moons
 
 from specialk_gpu import knn_graph
 from specialk_gpu.backend import get_backend
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection import cuts as cuts_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
@@ -58,7 +59,7 @@ SETS = ["blobs", "moons", "bands", "far", "graph"]
 def merged(bk, name):
     """Return the graphs, the fragments and their tree."""
     W, X, fragment = given(name)
-    graphs = CutGraphs(bk.sparse.csr_matrix(W), None if X is None else bk.asarray(X))
+    graphs = CutGraphs(bk.sparse.csr_matrix(W), None if X is None else Rows(bk.asarray(X)))
     fragment = bk.asarray(fragment, dtype=np.int32)
     return graphs, fragment, merge(graphs, fragment, int(fragment.max()) + 1)
 
@@ -142,7 +143,7 @@ def test_two_small_clusters_are_not_united_before_a_large_one_is_whole(bk, apart
     X[1580:, 0] += apart
     y = np.repeat([0, 1, 2], [1500, 80, 80])
     fragment = np.concatenate([kmeans_labels(X[:1500], 20), y[1500:] + 19])
-    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X))
+    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), Rows(bk.asarray(X)))
     tree = merge(graphs, bk.asarray(fragment, dtype=np.int32), 22)
     np.testing.assert_array_equal(host(bk, tree.labels(3)), y)
     assert tree.log_p[2] < np.log(0.01) < tree.log_p[3]
@@ -343,7 +344,9 @@ def grid(n_side=7, each=30):
 def test_the_test_of_a_clustering_waits_seldom_however_many_pairs_it_has(waits, k, with_rows):
     bk, X = get_backend("cuda"), grid()
     labels = bk.asarray(kmeans_labels(X, k), dtype=np.int32)
-    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X) if with_rows else None)
+    graphs = CutGraphs(
+        bk.sparse.csr_matrix(knn_graph(X)), Rows(bk.asarray(X)) if with_rows else None
+    )
     first = least_gap(graphs, labels, k)  # makes the graphs
     with waits() as count:
         again = least_gap(graphs, labels, k)
@@ -361,7 +364,7 @@ def test_ten_merges_wait_seven_times(waits, name):
         "normal": np.random.default_rng(0).normal(size=(1500, 8)),
     }[name]
     fragment = bk.asarray(kmeans_labels(X, 40), dtype=np.int32)
-    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), bk.asarray(X))
+    graphs = CutGraphs(bk.sparse.csr_matrix(knn_graph(X)), Rows(bk.asarray(X)))
     tree = merge(graphs, fragment, 40)  # makes the graphs
     with waits() as count:
         again = merge(graphs, fragment, 40)

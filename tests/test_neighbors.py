@@ -12,12 +12,15 @@ from hypothesis.extra.numpy import arrays
 from oracles import nearest, readonly, sq_distances
 from scipy.spatial import cKDTree
 
+from specialk_gpu import DuplicateRowsWarning, SpecialK
 from specialk_gpu.backend import cpu
-from specialk_gpu.backend.cpu import pairs
-from specialk_gpu.graph import neighbors
+from specialk_gpu.graph import host_search
+from specialk_gpu.graph import rows as found_rows
+from specialk_gpu.graph import search as exact
 from specialk_gpu.graph.duplicates import duplicate_groups
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
 from specialk_gpu.graph.radius import count_within, list_within, pairs_within
+from specialk_gpu.graph.rows import Rows
 
 normal = np.random.default_rng(0).normal
 
@@ -97,8 +100,8 @@ def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
 def choose(monkeypatch, search):
     """Let the host search in this way, whatever the size."""
     columns, rows = {"tree": (10**6, 2), "pairs": (0, 2), "products": (0, 10**9)}[search]
-    monkeypatch.setattr(neighbors, "TREE_COLUMNS", columns)
-    monkeypatch.setattr(neighbors, "PAIRS_ROWS", rows)
+    monkeypatch.setattr(exact, "TREE_COLUMNS", columns)
+    monkeypatch.setattr(exact, "PAIRS_ROWS", rows)
 
 
 @pytest.mark.parametrize("search", ["tree", "pairs", "products"])
@@ -110,8 +113,8 @@ def test_the_way_of_searching_does_not_matter(monkeypatch, case, search):
 
 
 def test_a_tree_serves_few_columns_and_ties_beyond_its_reach_are_done_again(monkeypatch):
-    sizes, tree = [], cpu.nearest_by_tree
-    monkeypatch.setattr(cpu, "nearest_by_tree", lambda X, k: sizes.append(X.shape) or tree(X, k))
+    sizes, tree = [], exact.nearest_by_tree
+    monkeypatch.setattr(exact, "nearest_by_tree", lambda X, k: sizes.append(X.shape) or tree(X, k))
     line = np.arange(300.0)[:, None]  # every row but the ends has two nearest, and two next
     assert check_against_brute_force(cpu, line, 9) == 0
     assert sizes == [(300, 1)]
@@ -130,7 +133,7 @@ def asked_of_the_tree(monkeypatch):
             asked.append((len(x), k))
             return super().query(x, k)
 
-    monkeypatch.setattr(pairs, "cKDTree", Tree)
+    monkeypatch.setattr(host_search, "cKDTree", Tree)
     return asked
 
 
@@ -154,9 +157,9 @@ def test_few_columns_are_searched_exactly_in_a_tree(monkeypatch, kind, d, dtype)
 
 
 def test_ties_are_asked_again_with_twice_as_many_before_they_are_done_again(monkeypatch):
-    asked, redone, redo = asked_of_the_tree(monkeypatch), [], neighbors._redo
+    asked, redone, redo = asked_of_the_tree(monkeypatch), [], exact._redo
     monkeypatch.setattr(
-        neighbors, "_redo", lambda bk, X, rows, *out: redone.append(rows) or redo(bk, X, rows, *out)
+        exact, "_redo", lambda bk, X, rows, *out: redone.append(rows) or redo(bk, X, rows, *out)
     )
     check_against_brute_force(cpu, normal(size=(500, 3)), 10)
     assert asked == [(500, 13)]
@@ -202,10 +205,10 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     choose(monkeypatch, "pairs")
-    monkeypatch.setattr(neighbors, "reduction", lambda *_: axes)
+    monkeypatch.setattr(exact, "reduction", lambda *_: axes)
     for sizes in ((256, 1024, 1024), (16, 40, 30)):  # of cells, what is near, and tiles
         for name, size in zip(("CELL_ROWS", "NEAR_ROWS", "TILE_ROWS"), sizes, strict=True):
-            monkeypatch.setattr(pairs, name, size)
+            monkeypatch.setattr(host_search, name, size)
         check_against_brute_force(cpu, X, k)
 
 
@@ -215,9 +218,9 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
 
     def spy(X, base, *rest):
         ranks.append(base.shape[1])
-        return pairs.nearest_by_pairs(X, base, *rest)
+        return host_search.nearest_by_pairs(X, base, *rest)
 
-    monkeypatch.setattr(cpu, "nearest_by_pairs", spy)
+    monkeypatch.setattr(exact, "nearest_by_pairs", spy)
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
         check_against_brute_force(cpu, data, 10)
         assert ranks.pop() <= 31
@@ -225,8 +228,10 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
 
 def test_where_most_distances_are_alike_the_other_search_serves(monkeypatch):
     choose(monkeypatch, "pairs")
-    found, by_pairs = [], cpu.nearest_by_pairs
-    monkeypatch.setattr(cpu, "nearest_by_pairs", lambda *a: found.append(by_pairs(*a)) or found[-1])
+    found, by_pairs = [], exact.nearest_by_pairs
+    monkeypatch.setattr(
+        exact, "nearest_by_pairs", lambda *a: found.append(by_pairs(*a)) or found[-1]
+    )
     check_against_brute_force(cpu, np.eye(300), 2)
     check_against_brute_force(cpu, normal(size=(300, 20)), 2)
     assert found[0] is None
@@ -378,11 +383,45 @@ def colliding(monkeypatch):
     """Make the first `count[0]` hashes collide."""
     count, default_rng = [0], np.random.default_rng
     monkeypatch.setattr(
-        neighbors.np.random,
+        np.random,
         "default_rng",
         lambda seed=None: Collider() if seed in range(count[0]) else default_rng(seed),
     )
     return count
+
+
+@pytest.mark.parametrize("copies", [0, 60])
+@pytest.mark.parametrize("scale", [1.0, 1e-200])
+def test_after_a_wider_search_fewer_neighbours_are_its_first_columns(bk, copies, scale):
+    X = normal(size=(300, 4)) * scale
+    rows = Rows(bk.asarray(np.concatenate([X, X[:copies]])))
+    for k in (5, 20, 9):  # the last is not searched for again
+        found, alone = rows.neighbors(k), nearest_neighbors(rows.X, k)
+        for one, other in zip(found[:2], alone[:2], strict=True):
+            np.testing.assert_array_equal(bk.to_numpy(one), bk.to_numpy(other))
+
+
+def test_a_fit_looks_for_duplicates_once_and_for_as_many_neighbours_once(monkeypatch):
+    hashed, searched = [], []
+    for name, module, seen in (
+        ("duplicate_groups", found_rows, hashed),
+        ("search", found_rows, searched),
+    ):
+        function = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *a, seen=seen, function=function: seen.append(a) or function(*a)
+        )
+    X = np.concatenate([normal(size=(200, 2)), normal(size=(200, 2)) + 6])
+    model = SpecialK(backend="numpy", random_state=0)
+    for data in (X, np.concatenate([X, X[:50]]), np.repeat(X, 12, axis=0)):
+        hashed.clear(), searched.clear()
+        if len(data) > 1000:
+            with pytest.warns(DuplicateRowsWarning):
+                model.fit(data)
+        else:
+            model.fit(data)
+        assert len(hashed) == 1
+        assert [k for _, _, k in searched] in ([10], [10, 30])
 
 
 def test_rows_of_equal_hash_are_told_apart(bk, colliding):

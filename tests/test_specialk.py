@@ -506,7 +506,7 @@ def test_warnings_point_at_the_line_that_called_fit(X, settings, kind):
 @pytest.mark.parametrize(
     ("stage", "function", "remedy"),
     [
-        ("graph", "knn_graph", "sample of the rows"),
+        ("graph", "knn_graph_of", "sample of the rows"),
         ("eigenpairs", "eigenpairs", "n_components"),
         ("search", "search", "sample of the rows"),
         ("sweep", "sweep", "n_init"),

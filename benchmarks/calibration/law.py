@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.calibration.families import LAW, draw
 from specialk_gpu import eigenpairs, knn_graph
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.null_distribution import log_p_of
@@ -60,7 +61,7 @@ def gaps(task: dict[str, Any]) -> dict[str, Any]:
     warnings.simplefilter("ignore")
     X = draw(task["family"], task["m"], task["set"])
     W = knn_graph(X, 10)
-    graphs = CutGraphs(W) if task.get("graph") else CutGraphs(W, X)
+    graphs = CutGraphs(W) if task.get("graph") else CutGraphs(W, Rows(X))
     found = []
     for tree in merged_trees(
         graphs, lambda n: eigenpairs(W, min(n, len(X) - 1), random_state=0), max(LEVELS)

@@ -62,14 +62,6 @@ class Backend(Protocol):
 
     @property
     def center_order(self) -> str: ...
-    @property
-    def nearest_by_pairs(
-        self,
-    ) -> Callable[[Array, Array, Array, float, int], tuple[Array, Array] | None] | None: ...
-    @property
-    def nearest_by_tree(
-        self,
-    ) -> Callable[[Array, int], tuple[Array, Array, Array, int]] | None: ...
 
     # arrays
     def asarray(self, x: object, dtype: Dtype | None = None) -> Array: ...

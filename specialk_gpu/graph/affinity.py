@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import features, unit_rows
-from specialk_gpu.graph.neighbors import nearest_in_range, nearest_neighbors, within_range
 from specialk_gpu.graph.radius import count_within, list_within, pairs_within
+from specialk_gpu.graph.rows import Rows
 
 __all__ = [
     "GraphWarning",
@@ -24,7 +24,6 @@ __all__ = [
     "radius_graph",
 ]
 
-Rows = TypeVar("Rows", bound=ArrayLike)
 WEIGHTS = ("connectivity", "distance")
 METRICS = ("euclidean", "cosine")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
@@ -86,18 +85,22 @@ def knn_graph(
     if weights not in WEIGHTS:
         msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
         raise ValueError(msg)
-    bk = backend_of(X)
-    found = nearest_neighbors(in_metric(X, metric), n_neighbors)
+    return knn_graph_of(Rows(in_metric(features(X), metric)), n_neighbors, weights)
+
+
+def knn_graph_of(rows: Rows, n_neighbors: int, weights: str = "connectivity") -> Sparse:
+    """Return the graph W_C of rows, as `knn_graph` does."""
+    found = rows.neighbors(n_neighbors)
     data = None if weights == "connectivity" else found.distances
-    return normalised(symmetric_graph(bk, found.indices, data))
+    return normalised(symmetric_graph(backend_of(rows.X), found.indices, data))
 
 
-def in_metric(X: Rows, metric: str) -> Rows | Array:
-    """Return X, with its rows scaled to length 1 if `metric` is "cosine"."""
+def in_metric(X: Array, metric: str) -> Array:
+    """Return checked rows X, scaled to length 1 if `metric` is "cosine"."""
     if metric not in METRICS:
         msg = f"metric must be one of {METRICS}, got {metric!r}."
         raise ValueError(msg)
-    return unit_rows(features(X, min_rows=1)) if metric == "cosine" else X
+    return unit_rows(X) if metric == "cosine" else X
 
 
 @on_its_device
@@ -272,16 +275,22 @@ def radius_graph(
     if not 0 < coverage <= 1:
         msg = f"coverage must lie in (0, 1], got {coverage}."
         raise ValueError(msg)
-    X = in_metric(features(X), metric)
-    bk = backend_of(X)
-    xp, m = bk.xp, X.shape[0]
-    X, unit = within_range(bk, X)
+    return radius_graph_of(Rows(in_metric(features(X), metric)), n_neighbors, coverage, radius)
+
+
+def radius_graph_of(
+    rows: Rows, n_neighbors: int, coverage: float, radius: float | None = None
+) -> RadiusGraph:
+    """Return the graph W_R of rows, as `radius_graph` does."""
+    bk, m = backend_of(rows.X), len(rows)
+    xp = bk.xp
     if radius is None:
-        kth = xp.sort(nearest_in_range(X, unit, n_neighbors).distances[:, -1])
+        kth = xp.sort(rows.neighbors(n_neighbors).distances[:, -1])
         radius = float(kth[math.ceil(coverage * m) - 1])  # host waits
     elif not (radius > 0 and math.isfinite(radius)):
         msg = f"radius must be a positive number, got {radius}."
         raise ValueError(msg)
+    X, unit = rows.in_range()
     pairs = pairs_within(X, _largest_square(radius / unit))
     ends = xp.zeros(m + 1, dtype=np.int64)
     ends[1:] = xp.cumsum(count_within(pairs))

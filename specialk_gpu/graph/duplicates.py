@@ -6,13 +6,10 @@ from types import ModuleType
 
 import numpy as np
 
-from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, tile_rows
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["DuplicateRowsWarning", "duplicate_groups", "first_members", "without_copies"]
-
-MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
+__all__ = ["DuplicateRowsWarning", "duplicate_groups", "first_members"]
 
 
 class DuplicateRowsWarning(UserWarning):
@@ -67,29 +64,3 @@ def first_members(xp: ModuleType, group: Array, n_groups: int, width: int) -> Ar
     keep = place < width
     members[group[order][keep], place[keep]] = order[keep]
     return members
-
-
-def without_copies(X: Array, n_neighbors: int) -> tuple[Array, Array | None]:
-    """Keep each distinct row once, if copies crowd other rows out of the neighbourhoods.
-
-    This is so if all neighbours of some row are copies of it, or if copies are more than a
-    quarter of all neighbours. The graph would then fall apart into groups of copies. Returns the
-    rows to cluster, and the place of each row of X among them, or X and None if nothing changes.
-    """
-    xp = backend_of(X).xp
-    groups = duplicate_groups(X)
-    if groups is None:
-        return X, None
-    first, group = groups
-    sizes = xp.bincount(group)
-    most = int(sizes.max())
-    n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
-    if most <= n_neighbors and n_copies <= MOST_COPIES * X.shape[0] * n_neighbors:
-        return X, None
-    warn(
-        f"X has duplicate rows, one of them {most} times, and they crowd out the "
-        f"n_neighbors={n_neighbors} neighbours. Clustering the {first.size} distinct rows of "
-        f"{X.shape[0]}; duplicates get the same label.",
-        DuplicateRowsWarning,
-    )
-    return X[first], group

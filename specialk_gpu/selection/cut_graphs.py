@@ -10,9 +10,8 @@ from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.affinity import knn_graph, normalised, symmetric_graph
-from specialk_gpu.graph.duplicates import duplicate_groups
-from specialk_gpu.graph.neighbors import nearest_neighbors
+from specialk_gpu.graph.affinity import knn_graph_of, normalised, symmetric_graph
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (
     isolation_log_p,
@@ -34,9 +33,10 @@ class CutGraphs:
     Parameters
     ----------
     W : csr_matrix of shape (m, m), or None
-        Symmetric similarities, not checked. With `X`, its graph of 10 neighbours; None builds it.
-    X : float array of shape (m, d), optional
-        The rows. Duplicate rows are used once.
+        Symmetric similarities, not checked. With `rows`, their graph of 10 neighbours; None
+        builds it.
+    rows : Rows, optional
+        Duplicate rows are used once.
 
     Attributes
     ----------
@@ -44,26 +44,26 @@ class CutGraphs:
         The number of rows, m.
     """
 
-    def __init__(self, W: Sparse | None, X: Array | None = None) -> None:
+    def __init__(self, W: Sparse | None, rows: Rows | None = None) -> None:
+        given: Any = W if rows is None else rows.X
         self._W: Any = W
-        self._X: Any = X
-        given: Any = W if X is None else X
+        self._rows = rows
         self.n_rows: int = given.shape[0]
         self._widths: dict[tuple[bytes, bool, bool], float] = {}
 
     @property
     def has_rows(self) -> bool:
         """Whether the rows are known."""
-        return self._X is not None
+        return self._rows is not None
 
-    @cached_property
+    @property
     def _groups(self) -> tuple[Array, Array] | None:
-        """The first row of each group of equal rows, and each row's group; None if all differ."""
-        return None if self._X is None else duplicate_groups(self._X)
+        return None if self._rows is None else self._rows.groups
 
-    @cached_property
-    def _distinct(self) -> Array:
-        return self._X if self._groups is None else self._X[self._groups[0]]
+    @property
+    def _distinct(self) -> Rows:
+        assert self._rows is not None
+        return self._rows.distinct
 
     @property
     def n_distinct(self) -> int:
@@ -72,7 +72,7 @@ class CutGraphs:
 
     def one_part(self) -> Array:
         """Return labels that put all distinct rows into cluster 0."""
-        bk = backend_of(self._W if self._X is None else self._X)
+        bk = backend_of(self._W if self._rows is None else self._rows.X)
         return bk.xp.zeros(self.n_distinct, dtype=np.int32)
 
     def distinct(self, values: Array) -> Array:
@@ -87,36 +87,36 @@ class CutGraphs:
     def near(self) -> CutGraph:
         """The first graph: the given one, or the graph of 10 neighbours of the distinct rows."""
         if self._W is not None and self._groups is None:
-            return prepare(self._W, twins=self._X is None)
-        return prepare(knn_graph(self._distinct, min(NEAR, self._distinct.shape[0] - 1)))
+            return prepare(self._W, twins=self._rows is None)
+        return prepare(knn_graph_of(self._distinct, min(NEAR, len(self._distinct) - 1)))
 
     @cached_property
     def nearest(self) -> Array:
         """The 30 nearest neighbours of each distinct row, or all other rows if there are fewer."""
-        return nearest_neighbors(self._distinct, min(WIDE, self._distinct.shape[0] - 1)).indices
+        return self._distinct.neighbors(min(WIDE, len(self._distinct) - 1)).indices
 
     @cached_property
     def _halves(self) -> Array:
-        return halves(self._distinct)
+        return halves(self._distinct.X)
 
     def valleys(self, part: Array, K: int) -> Valleys:
         """Return the valleys between parts. Requires `has_rows`."""
-        return Valleys(self._distinct, self._halves, part, K)
+        return Valleys(self._distinct.X, self._halves, part, K)
 
     @property
     def n_columns(self) -> int:
         """The number of columns of the rows, or 0 if the rows are not known."""
-        return 0 if self._X is None else int(self._X.shape[1])
+        return 0 if self._rows is None else int(self._rows.X.shape[1])
 
     @property
     def has_second(self) -> bool:
         """Whether the rows are known and are enough for a graph of 30 neighbours."""
-        return self._X is not None and self._distinct.shape[0] >= LEAST_ROWS
+        return self._rows is not None and len(self._distinct) >= LEAST_ROWS
 
     @cached_property
     def wide(self) -> CutGraph:
         """The second graph: that of 30 neighbours. Requires `has_second`."""
-        return prepare(normalised(symmetric_graph(backend_of(self._X), self.nearest, None)))
+        return prepare(normalised(symmetric_graph(backend_of(self.nearest), self.nearest, None)))
 
     @cached_property
     def least_neighbors(self) -> float:
@@ -161,8 +161,8 @@ class CutGraphs:
         return self._widths[key]
 
     def log_p_of_isolation(self, rows: Array) -> float:
-        """Return the log p of the gap around distinct rows (s,); 0 if `X` is not known."""
-        if self._X is None:
+        """Return the log p of the gap around distinct rows (s,); 0 if the rows are not known."""
+        if self._rows is None:
             return 0.0
         bk, nearest = backend_of(rows), self.nearest
         inside = bk.xp.zeros(nearest.shape[0], dtype=bool)
@@ -170,7 +170,7 @@ class CutGraphs:
         across = inside[nearest] != inside[:, None]
         nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
         row = nearer.argmin()[None]
-        near = self._distinct[bk.xp.concatenate([row, nearest[row[0]]])].astype(np.float64)
+        near = self._distinct.X[bk.xp.concatenate([row, nearest[row[0]]])].astype(np.float64)
         found = bk.to_numpy(bk.xp.concatenate([nearer[row].astype(np.float64), near.ravel()]))
         n_nearer = int(found[0])
         own = found[1:].reshape(near.shape)[: n_nearer + 1]

@@ -34,6 +34,7 @@ from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.affinity import affinity_matrix
 from specialk_gpu.graph.features import features
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import (
     decisive_log_p,
@@ -184,11 +185,11 @@ def cut_test(W: Sparse, labels: Array, *, X: Array | None = None) -> Gap:
         msg = "labels must name at least two clusters, got one."
         raise ValueError(msg)
     if X is not None:
-        X = features(bk.asarray(X), 2)
+        X = features(bk.asarray(X))
         if X.shape[0] != W.shape[0]:
             msg = f"X must have {W.shape[0]} rows, as W has, got shape {tuple(X.shape)}."
             raise ValueError(msg)
-    graphs, k = CutGraphs(W, X), int(names.size)
+    graphs, k = CutGraphs(W, None if X is None else Rows(X)), int(names.size)
     labels = graphs.distinct(labels.astype(np.int32))
     counts = bk.to_numpy(bk.xp.bincount(labels, minlength=k))
     if not counts.all():  # a cluster of duplicates alone

@@ -294,7 +294,8 @@ def _polish(
     """
     bk = backend_of(tree.leaf)
     xp = bk.xp
-    cluster, gaps, own = tree.clusters(k), [], float(tree.log_p[k - 1])
+    cluster, own = tree.clusters(k), float(tree.log_p[k - 1])
+    gaps: list[float] = []
     before = tree.labels(k)
     labels, shares = polished(graphs.near, before, k, kept=KEPT)
     while k > 1:

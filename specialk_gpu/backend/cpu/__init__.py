@@ -34,8 +34,6 @@ from specialk_gpu.backend.cpu.matrices import (
     spmm,
 )
 from specialk_gpu.backend.cpu.pairs import (
-    nearest_by_pairs,
-    nearest_by_tree,
     pair_sq_distances,
     rank_candidates,
 )
@@ -71,8 +69,6 @@ __all__ = [
     "map_chunks",
     "name",
     "narrow_block",
-    "nearest_by_pairs",
-    "nearest_by_tree",
     "nearest_center",
     "nearest_without",
     "operator",

@@ -1,30 +1,20 @@
-"""Distances of pairs of rows on the host, a search by tree, and one that takes each pair once."""
+"""Distances of pairs of rows on the host, and the nearest of given candidates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations_with_replacement, pairwise
-from typing import Any
-
 import numpy as np
-from scipy.spatial import cKDTree
 
-from specialk_gpu.backend.cpu.centers import nearest_center
-from specialk_gpu.backend.cpu.lloyd import segment_sum
-from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
+from specialk_gpu.backend.cpu.threads import map_chunks
 
-__all__ = ["nearest_by_pairs", "nearest_by_tree", "pair_sq_distances", "rank_candidates"]
+__all__ = [
+    "nearest_of_pairs",
+    "pair_sq_distances",
+    "rank_candidates",
+    "rough_sq_distances",
+    "sure_limit",
+]
 
 LANES = 32  # a squared distance is summed in 32 interleaved lanes, then pairwise over the lanes
-CELL_ROWS = 256  # rows of a cell, on average
-CELL_COLUMNS = 32  # columns of `base` that decide which cells are near
-NEAR_ROWS = 1024  # nearby rows, among which the first limit of a row is found
-SPARE = 6  # rows beyond k that are measured for this limit
-TREE_SPARE = 2  # rows requested from a tree beyond k and the row itself
-DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doubt
-CELL_ROUNDS = 3  # k-means iterations that form the cells
-TILE_ROWS = 1024
-MOST = 32  # pairs that may be measured, on average, for each neighbour to find
 
 
 def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -85,13 +75,13 @@ def rank_candidates(
     """
     row, column = np.nonzero((places >= 0) & (places != rows[:, None]))
     rough = np.full(places.shape, np.inf, dtype=np.float32)
-    rough[row, column] = _rough_sq_distances(X, rows[row], places[row, column])
-    limit = _sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], X.shape[1])
+    rough[row, column] = rough_sq_distances(X, rows[row], places[row, column])
+    limit = sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], X.shape[1])
     row, column = row[near := rough[row, column] <= limit[row]], column[near]
-    return _nearest(X, rows.size, k, row, rows[row], places[row, column])
+    return nearest_of_pairs(X, rows.size, k, row, rows[row], places[row, column])
 
 
-def _nearest(
+def nearest_of_pairs(
     X: np.ndarray, n: int, k: int, row: np.ndarray, numbers: np.ndarray, others: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Measure pairs (p,) of `n` rows, sorted by `row`, and return the k nearest of each row."""
@@ -102,7 +92,7 @@ def _nearest(
     return sq[best], others[best]
 
 
-def _rough_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def rough_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return ‖X[rows] - X[columns]‖² in float32.
 
     The error is at most d + 8 units in the last place, or 2 d times the smallest number.
@@ -119,179 +109,7 @@ def _rough_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) ->
     return out
 
 
-def _sure_limit(rough: np.ndarray, d: int) -> np.ndarray:
+def sure_limit(rough: np.ndarray, d: int) -> np.ndarray:
     """Bound from above the rough distances of rows that are no farther than the given ones."""
     single = np.finfo(np.float32)
     return rough.astype(np.float64) * (1 + 4 * (d + 8) * float(single.eps)) + 8 * d * single.tiny
-
-
-def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """Propose neighbours from a k-d tree, measure them, and request more if they do not suffice.
-
-    Up to rounding, no row that the tree left out is nearer than the last one it returned. The
-    tree and the library both subtract in float64 and add squares; each is off by at most d + 8
-    units in the last place. For each level of the tree, the distance to a cell grows by at most
-    one addition of a positive number, and two units. A split halves the range of a column, which
-    float64 allows at most 2^11 times. This makes d 2^12 units, below 1e-10 up to d = 100. Squares
-    below the smallest normal number cost at most d of these numbers.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-        Without duplicates, m > k; few columns.
-    k : int
-
-    Returns
-    -------
-    sq_distances, numbers : float64 and int64 arrays of shape (m, k)
-        See `rank_candidates`.
-    doubtful : int64 array
-        Rows that stay uncertain, because many others are as far as the k-th.
-    n_redone : int
-        Number of rows that were uncertain at first.
-    """
-    m, d = X.shape
-    points = X.astype(np.float64, copy=False)
-    tree: Any = cKDTree(points, balanced_tree=False)  # a median is slow to find among equal numbers
-    sq, numbers = np.empty((m, k)), np.empty((m, k), dtype=np.int64)
-
-    def propose(rows: np.ndarray, n: int) -> np.ndarray:
-        """Search `n` candidates for each row, and return the rows that stay in doubt."""
-        far, places = tree.query(points[rows], n)  # the row itself is among them
-        row, column = np.nonzero(places != rows[:, None])
-        near = places[row, column]
-        sq[rows], numbers[rows] = _nearest(X, rows.size, k, row, rows[row], near)
-        bounds = far[:, -1] ** 2 * (1 - 1e-10) - d * np.finfo(np.float64).tiny
-        return rows[~(sq[rows, -1] < bounds)] if n < m else rows[:0]
-
-    def propose_all(rows: np.ndarray, n: int) -> np.ndarray:
-        step = max(1, 2**17 // n)
-        parts = [rows[i : i + step] for i in range(0, rows.size, step)]
-        return np.concatenate(map_chunks(lambda part: propose(part, n), parts))
-
-    n = min(m, k + 1 + TREE_SPARE)
-    doubtful = propose_all(tree.indices, n)  # in order of the leaves: near rows visit near nodes
-    n_redone = int(doubtful.size)
-    for _ in range(DOUBLINGS):
-        if doubtful.size:
-            n = min(m, 2 * n)
-            doubtful = propose_all(doubtful, n)
-    return sq, numbers, doubtful, n_redone
-
-
-def nearest_by_pairs(
-    X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find the k nearest other rows of every row, from lower bounds on all distances.
-
-    The bounds come in tiles. A tile is one matrix product and serves the rows of both sides. Each
-    row has a limit, found from rows close to it, that tells which pairs are worth measuring.
-
-    Parameters
-    ----------
-    X : float array of shape (m, d)
-        Without duplicates, m > k.
-    base : float32 array of shape (m, r)
-    low : float32 array of shape (m,)
-        low[i] + low[j] - 2 base[i]·base[j], a single product in float32, is at most
-        ‖X[i] - X[j]‖² / scale².
-    scale : float
-        A power of two.
-    k : int
-
-    Returns
-    -------
-    sq_distances, numbers : float64 and int64 arrays of shape (m, k)
-        See `rank_candidates`. None if too many pairs would have to be measured, because the
-        bounds are useless or most distances are alike.
-    """
-    m, d = X.shape
-    given, extreme = X, not 2.0**-40 < scale < 2.0**40
-    if extreme:  # keeps squares of differences within float32
-        X, scale = X / scale, 1.0
-    order, cells, near_rows = _cells(base, max(NEAR_ROWS, 4 * k))
-    ones = np.ones((m, 1), dtype=np.float32)
-    sides = np.concatenate([base, ones, low[:, None]], axis=1)[order]
-    limits = np.empty(m)  # of the sorted rows, like `sides`
-
-    def lower_bounds(rows: slice, columns: slice | np.ndarray) -> np.ndarray:
-        left = -2 * sides[rows]
-        left[:, -2], left[:, -1] = sides[rows, -1], 1
-        return left @ sides[columns].T
-
-    def limit(cell: int) -> None:
-        own, near = cells[cell], near_rows(cell)
-        lower = lower_bounds(own, near)
-        lower[np.arange(own.start, own.stop)[:, None] == near] = np.inf
-        n = min(k + SPARE, near.size - 1)
-        places = near[np.argpartition(lower, n - 1, axis=1)[:, :n]]
-        rows = np.repeat(order[own], n)
-        rough = _rough_sq_distances(X, rows, order[places.ravel()]).reshape(places.shape)
-        limits[own] = _sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], d)
-
-    with one_blas_thread:
-        map_chunks(limit, range(len(cells)))
-    bounds = (limits / scale**2 * (1 + 1e-6)).astype(np.float32)
-
-    n_near = [0]
-
-    def measure(tile: tuple[slice, slice]) -> list[np.ndarray]:
-        lower = lower_bounds(*tile)
-        near = lower <= bounds[tile[0], None]
-        near |= lower <= bounds[tile[1]]
-        n_near[0] += int(np.count_nonzero(near))  # of all threads, roughly
-        if n_near[0] > MOST * k * m:
-            return []
-        i, j = np.divmod(np.flatnonzero(near), near.shape[1])
-        i, j = i + tile[0].start, j + tile[1].start
-        if tile[0] == tile[1]:
-            i, j = i[i < j], j[i < j]
-        rough = _rough_sq_distances(X, order[i], order[j])
-        one, other = rough <= limits[i], rough <= limits[j]
-        return [
-            np.concatenate([order[i[one]], order[j[other]]]),
-            np.concatenate([order[j[one]], order[i[other]]]),
-            np.concatenate([rough[one], rough[other]]),
-        ]
-
-    parts = [slice(i, min(i + TILE_ROWS, m)) for i in range(0, m, TILE_ROWS)]
-    with one_blas_thread:
-        found = map_chunks(measure, combinations_with_replacement(parts, 2), "neighbours")
-    if not all(found):
-        return None
-    rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
-    by_row = np.lexsort((rough, rows))
-    rows, others, rough = rows[by_row], others[by_row], rough[by_row]
-    limits = _sure_limit(rough[np.searchsorted(rows, np.arange(m)) + k - 1], d)
-    near = rough <= limits[rows]
-    return _nearest(given, m, k, rows[near], rows[near], others[near])
-
-
-def _cells(
-    base: np.ndarray, n_near: int
-) -> tuple[np.ndarray, list[slice], Callable[[int], np.ndarray]]:
-    """Sort the rows into cells of rows that are near each other.
-
-    Returns the order of the rows, the places of each cell in it, and a function that maps a cell to
-    the places of at least `n_near` rows, from the cell itself and the cells nearest to it.
-    """
-    x = np.ascontiguousarray(base[:, :CELL_COLUMNS], dtype=np.float64)
-    sq_norms, centers = (x * x).sum(axis=1), x[::CELL_ROWS]
-    sizes = np.array([len(centers)])
-    for _ in range(CELL_ROUNDS):
-        labels, _ = nearest_center(x, sq_norms, centers[None], sizes)
-        counts, sums = (total[0] for total in segment_sum(x, labels, len(centers)))
-        centers = sums[counts > 0] / counts[counts > 0, None]
-        sizes = np.array([len(centers)])
-    label = np.unique(labels[0], return_inverse=True)[1]
-    ends = np.cumsum([0, *np.bincount(label)]).tolist()
-    cells = [slice(*pair) for pair in pairwise(ends)]
-    places = np.arange(len(x))
-
-    def near_rows(cell: int) -> np.ndarray:
-        by_distance = np.argsort(((centers - centers[cell]) ** 2).sum(axis=1), kind="stable")
-        filled = np.cumsum([cells[c].stop - cells[c].start for c in by_distance])
-        chosen = by_distance[: int(np.searchsorted(filled, min(n_near, len(x)))) + 1]
-        return np.concatenate([places[cells[c]] for c in chosen])
-
-    return np.argsort(label, kind="stable"), cells, near_rows

@@ -71,8 +71,6 @@ __all__ = [
     "map_chunks",
     "name",
     "narrow_block",
-    "nearest_by_pairs",
-    "nearest_by_tree",
     "nearest_center",
     "nearest_without",
     "operator",
@@ -112,7 +110,6 @@ panel_multiple = 8  # 8 numbers of float32 are 32 bytes, the unit of reads from 
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
-nearest_by_pairs = nearest_by_tree = None  # products of all rows are faster
 
 FAILURES = (RuntimeError, OSError, ImportError, MemoryError, cp.cuda.compiler.CompileException)
 T = TypeVar("T")

@@ -1,0 +1,200 @@
+"""Rows with what is found of them: duplicates and exact nearest neighbours, each found once."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from numbers import Integral
+from typing import NamedTuple
+
+import numpy as np
+
+from specialk_gpu._progress import logger
+from specialk_gpu._warn import warn
+from specialk_gpu.backend import backend_of, map_tiles
+from specialk_gpu.backend.typing import Array, Backend
+from specialk_gpu.graph.duplicates import DuplicateRowsWarning, duplicate_groups, first_members
+from specialk_gpu.graph.search import search
+
+__all__ = ["Neighbors", "Rows", "check_n_neighbors", "within_range", "without_duplicates"]
+
+MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
+
+
+class Neighbors(NamedTuple):
+    """The nearest neighbours of every row.
+
+    Attributes
+    ----------
+    distances : float64 array of shape (m, n_neighbors)
+        Euclidean distances, ascending.
+    indices : int64 array of shape (m, n_neighbors)
+        Row numbers. At equal distances, the smaller number comes first.
+    n_redone : int
+        Number of rows whose first candidates could not be certified. They were searched again,
+        in a higher precision or with more candidates.
+    """
+
+    distances: Array
+    indices: Array
+    n_redone: int
+
+
+class Rows:
+    """The rows of a data set. Their duplicates and neighbours are found on first use, and kept.
+
+    Parameters
+    ----------
+    X : float array of shape (m, d)
+        Checked by `features`.
+
+    Attributes
+    ----------
+    X : float array of shape (m, d)
+    """
+
+    def __init__(self, X: Array) -> None:
+        self.X = X
+        self._found: tuple[Array, Array, int] | None = None  # squares, indices, n_redone
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+    @cached_property
+    def groups(self) -> tuple[Array, Array] | None:
+        """The first row of each group of equal rows, and each row's group; None if all differ."""
+        return duplicate_groups(self.X)
+
+    @cached_property
+    def distinct(self) -> Rows:
+        """Each distinct row once."""
+        if self.groups is None:
+            return self
+        distinct = Rows(self.X[self.groups[0]])
+        distinct.groups = None
+        return distinct
+
+    @cached_property
+    def _in_range(self) -> tuple[Rows, float]:
+        """The rows divided by a power of two, so that squares stay finite, and this number."""
+        X, unit = within_range(backend_of(self.X), self.X)
+        return (self if unit == 1 else Rows(X)), unit
+
+    def in_range(self) -> tuple[Array, float]:
+        """Return the result of `within_range`."""
+        rows, unit = self._in_range
+        return rows.X, unit
+
+    def neighbors(self, n_neighbors: int) -> Neighbors:
+        """Return the exact nearest neighbours of every row; see `nearest_neighbors`.
+
+        After a search for more neighbours, these are its first columns.
+        """
+        check_n_neighbors(n_neighbors, len(self) - 1, "the number of rows less one")
+        xp, (rows, unit) = backend_of(self.X).xp, self._in_range
+        squares, indices, n_redone = rows._nearest(n_neighbors)
+        if unit != 1 and int((squares == 0).sum()) > rows._n_equal(n_neighbors):
+            msg = (
+                f"X has entries as large as {unit:.3g}, so that the distances between some rows "
+                "vanish by rounding. Rescale X, or remove the outliers."
+            )
+            raise ValueError(msg)
+        return Neighbors(xp.sqrt(squares) * unit, indices, n_redone)
+
+    def _nearest(self, k: int) -> tuple[Array, Array, int]:
+        """Return squared distances, indices (m, k) and `n_redone` of rows within range."""
+        if self._found is None or self._found[0].shape[1] < k:
+            bk = backend_of(self.X)
+            if self.groups is None:
+                self._found = search(bk, self.X, k)
+            else:
+                near = self.distinct
+                u = len(near)
+                none = bk.xp.empty((1, 0)), bk.xp.empty((1, 0), dtype=np.int64), 0
+                squares, indices, n_redone = near._nearest(min(k, u - 1)) if u > 1 else none
+                both = _with_duplicates(bk, squares, indices, self.groups, len(self), k)
+                self._found = *both, n_redone
+            logger.info("neighbours: %d rows, %d searched again", len(self), self._found[2])
+        squares, indices, n_redone = self._found
+        return squares[:, :k], indices[:, :k], n_redone
+
+    def _n_equal(self, k: int) -> int:
+        """Return how many of all k nearest neighbours equal their row."""
+        if self.groups is None:
+            return 0
+        xp = backend_of(self.X).xp
+        sizes = xp.bincount(self.groups[1])
+        return int((sizes * xp.minimum(sizes - 1, k)).sum())
+
+
+def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
+    """Divide data of extreme size by a power of two, so that squares stay finite; return both."""
+    largest = float(bk.xp.abs(X).max())  # host waits
+    if largest == 0 or 1e-100 < largest < 1e100:
+        return X, 1.0
+    unit = 2.0 ** min(math.frexp(largest)[1], 1023)
+    return X.astype(np.float64) / unit, unit
+
+
+def check_n_neighbors(n_neighbors: int, most: int, meaning: str) -> None:
+    """Raise an error if `n_neighbors` is no integer from 1 to `most`."""
+    if not isinstance(n_neighbors, Integral):
+        msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
+        raise TypeError(msg)
+    if not 1 <= n_neighbors <= most:
+        msg = f"n_neighbors must lie between 1 and {meaning} ({most}), got {n_neighbors}."
+        raise ValueError(msg)
+
+
+def without_duplicates(rows: Rows, n_neighbors: int) -> tuple[Rows, Array | None]:
+    """Keep each distinct row once, if copies crowd other rows out of the neighbourhoods.
+
+    This is so if all neighbours of some row are copies of it, or if copies are more than a
+    quarter of all neighbours. The graph would then fall apart into groups of copies. Returns the
+    rows to cluster, and the place of each row among them, or None if nothing changes.
+    """
+    if rows.groups is None:
+        return rows, None
+    xp = backend_of(rows.X).xp
+    sizes = xp.bincount(rows.groups[1])
+    most = int(sizes.max())
+    n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
+    if most <= n_neighbors and n_copies <= MOST_COPIES * len(rows) * n_neighbors:
+        return rows, None
+    warn(
+        f"X has duplicate rows, one of them {most} times, and they crowd out the "
+        f"n_neighbors={n_neighbors} neighbours. Clustering the {len(rows.distinct)} distinct rows "
+        f"of {len(rows)}; duplicates get the same label.",
+        DuplicateRowsWarning,
+    )
+    return rows.distinct, rows.groups[1]
+
+
+def _with_duplicates(
+    bk: Backend, sq: Array, index: Array, groups: tuple[Array, Array], m: int, k: int
+) -> tuple[Array, Array]:
+    """Insert the duplicates of each row among the neighbours of the distinct rows."""
+    xp, (first, group) = bk.xp, groups
+    u = first.size
+    sq_u = xp.concatenate([xp.zeros((u, 1)), sq], axis=1)  # a group is nearest to itself
+    index_u = xp.concatenate([xp.arange(u)[:, None], index], axis=1)
+    members = first_members(xp, group, u, k + 1)  # (u, k + 1), filled up with m
+    out_sq = xp.empty((m, k))
+    out_index = xp.empty((m, k), dtype=np.int64)
+
+    def run(rows: slice) -> None:
+        own = xp.arange(rows.start, rows.stop)
+        near = index_u[group[own]]  # (t, groups)
+        index = members[near].reshape(own.size, -1)
+        sq = xp.repeat(sq_u[group[own]], k + 1, axis=1)
+        out = (index == m) | (index == own[:, None])
+        index = xp.where(out, m, index)
+        sq = xp.where(out, np.inf, sq)
+        by_index = xp.argsort(index, axis=1, kind="stable")
+        index, sq = xp.take_along_axis(index, by_index, 1), xp.take_along_axis(sq, by_index, 1)
+        best = xp.argsort(sq, axis=1, kind="stable")[:, :k]
+        out_sq[own] = xp.take_along_axis(sq, best, 1)
+        out_index[own] = xp.take_along_axis(index, best, 1)
+
+    map_tiles(bk, run, m, 48 * index_u.shape[1] * (k + 1))
+    return out_sq, out_index

@@ -1,0 +1,139 @@
+"""The exact search for nearest neighbours, among distinct rows or of new rows.
+
+All distances come from one function, `pair_sq_distances`, which sums squared differences in
+float64. Fast matrix products in low precision only propose candidates. A rigorous bound for each
+row certifies that they missed no neighbour; a row that cannot be certified is searched again. The
+host has two searches of its own (`host_search`), one for few columns and one for many rows.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import numpy as np
+
+from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.typing import Array, Backend
+from specialk_gpu.graph.distances import Search, is_integral, prepare, reduction
+from specialk_gpu.graph.host_search import nearest_by_pairs, nearest_by_tree
+
+__all__ = ["search", "search_new"]
+
+TREE_COLUMNS = 8  # at most; on 60,000 rows a tree wins 4 to 1 on clusters, loses 3 to 2 on a normal
+PAIRS_ROWS = 5000  # from this many rows on, taking every pair once saves time
+
+
+def search(bk: Backend, X: Array, k: int) -> tuple[Array, Array, int]:
+    """Return squared distances, indices (m, k) and `n_redone`, for rows without duplicates."""
+    m, on_host = X.shape[0], bk.name == "numpy"
+    if on_host and X.shape[1] <= TREE_COLUMNS:
+        sq, indices, doubtful, n_redone = nearest_by_tree(X, k)
+        if doubtful.size:
+            _redo(bk, X, doubtful, sq, indices)
+        return sq, indices, n_redone
+    if on_host and m >= PAIRS_ROWS:
+        bounds = prepare(bk, X, "float32", reduction(bk, X, k))
+        low = (bounds.sq_norms - 2 * bounds.loss - bounds.floor).astype(np.float32)
+        if found := nearest_by_pairs(X, bounds.base, low, bounds.scale, k):
+            return *found, 0
+    return _search_products(bk, X, k)
+
+
+def search_new(bk: Backend, X: Array, k: int, first: int) -> tuple[Array, Array, int]:
+    """Return what `search` does for the rows from `first` on, among the rows before these."""
+    return _search_products(bk, X, k, first)
+
+
+def _search_products(bk: Backend, X: Array, k: int, first: int = 0) -> tuple[Array, Array, int]:
+    """Search neighbours for all rows, or for the rows from `first` on among the rows before."""
+    xp, m = bk.xp, X.shape[0]
+    out = xp.empty((m - first, k)), xp.empty((m - first, k), dtype=np.int64)
+    n_candidates = min(first or m, k + 1 + (8 if k <= 32 else 16))
+    doubtful, n_redone = xp.arange(first, m), []
+    for dtype in bk.product_dtypes():
+        if doubtful.size:
+            doubtful = _propose(prepare(bk, X, dtype), doubtful, n_candidates, out)
+            n_redone.append(int(doubtful.size))
+    if doubtful.size:
+        _redo(bk, X, doubtful, *out)
+    return *out, n_redone[0]
+
+
+def _propose(search: Search, todo: Array, n_candidates: int, out: tuple[Array, Array]) -> Array:
+    """Find the neighbours of the rows `todo`, and return the rows that could not be certified.
+
+    Results go into `out`, which covers all rows of X or only the last. The last rows have their
+    neighbours among the rows before them.
+    """
+    bk, X = search.bk, search.X
+    xp, k = bk.xp, out[0].shape[1]
+    first = X.shape[0] - out[0].shape[0]
+    m = first or X.shape[0]
+    base, offsets = search.base[:m], search.low_norms[:m].astype(np.float32)
+    own = search.low_norms[todo] - search.floor
+    bounds = xp.empty(todo.size)
+
+    def run(tile: slice) -> None:
+        rows = todo[tile]
+        products = bk.products(search.base[rows], base)  # (t, m)
+        places, limits = bk.select_smallest(products, offsets, n_candidates)
+        del products
+        found = bk.rank_candidates(X, rows, places, k)
+        out[0][rows - first], out[1][rows - first] = found
+        bounds[tile] = limits + own[tile]
+
+    map_tiles(bk, run, int(todo.size), 4 * m, "neighbours")
+    if n_candidates == m:
+        return todo[:0]
+    certified = out[0][todo - first, -1] < bounds * search.scale**2 * (1 - 1e-12)
+    return todo[~certified]  # host waits
+
+
+def _redo(bk: Backend, X: Array, doubtful: Array, out_sq: Array, out_index: Array) -> None:
+    """Search the rows `doubtful` again: bound all distances in float64, measure what is left."""
+    xp, k = bk.xp, out_sq.shape[1]
+    first = X.shape[0] - out_sq.shape[0]
+    m = first or X.shape[0]
+    search = prepare(bk, X, "float64")
+    exact = is_integral(bk, X)
+
+    def run(tile: slice) -> None:
+        rows = doubtful[tile]
+        lower, slack = _float64_bounds(search, rows, m, exact=exact)
+        if not first:
+            lower[xp.arange(rows.size), rows] = np.inf
+        limit = _upper_limit(xp, lower + slack, k)
+        row, column = xp.nonzero(lower <= limit)
+        if exact:
+            sq = lower[row, column] * search.scale**2
+        else:
+            sq = bk.pair_sq_distances(X, rows[row], column)
+        order = xp.lexsort(xp.stack([column.astype(np.float64), sq, row.astype(np.float64)]))
+        begin = xp.searchsorted(row, xp.arange(rows.size))  # `row` is sorted
+        best = order[begin[:, None] + xp.arange(k)]
+        out_sq[rows - first], out_index[rows - first] = sq[best], column[best]
+
+    map_tiles(bk, run, int(doubtful.size), 64 * m, "neighbours, once more")
+
+
+def _upper_limit(xp: ModuleType, upper: Array, k: int) -> Array:
+    """Bound the k-th smallest entry of each row from above, by the k-th smallest group minimum.
+
+    The groups are groups of columns. The minima are sorted because CuPy's `partition` shares data
+    between the lanes of a warp without a barrier.
+    """
+    t, m = upper.shape
+    groups = max(8 * k, 256)
+    size = m // groups
+    if size >= 2:
+        upper = upper[:, : groups * size].reshape(t, groups, size).min(axis=2)
+    return xp.sort(upper, axis=1)[:, k - 1 : k]
+
+
+def _float64_bounds(search: Search, rows: Array, m: int, *, exact: bool) -> tuple[Array, Array]:
+    """Return lower bounds (t, m) on the squared distances, and the gaps up to upper bounds."""
+    loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
+    lower = search.bk.products(search.base[rows], search.base[:m])
+    lower += (search.sq_norms - loss)[:m]
+    lower += (search.sq_norms[rows] - loss[rows] - floor)[:, None]
+    return lower, 2 * (loss[rows][:, None] + loss[:m] + floor)
