@@ -12,7 +12,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from specialk_gpu._model import FittedModel
-from specialk_gpu._progress import Clock, followed
+from specialk_gpu._progress import Clock, show_progress
 from specialk_gpu._stages import (
     by_cut,
     by_zz_top,
@@ -25,7 +25,7 @@ from specialk_gpu._stages import (
     warn_of_graph,
 )
 from specialk_gpu._storage import OnDevice, on_host
-from specialk_gpu._validation import checked, in_kind_of, to_backend
+from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.graph.affinity import (
@@ -291,7 +291,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         check_limits(self)
         before = dict(vars(self))
         try:
-            with followed() if self.verbose else nullcontext():
+            with show_progress() if self.verbose else nullcontext():
                 return self._fit(X)
         except BaseException:  # any failure or interruption leaves the estimator as it was
             self.__dict__.clear()
@@ -301,8 +301,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     def _fit(self, X: Matrix) -> Self:
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
-            given = checked(self, bk, X, precomputed=self.affinity == "precomputed")
-            return self._fit_checked(bk, given, in_kind_of(X))
+            given = validate_input(self, bk, X, precomputed=self.affinity == "precomputed")
+            return self._fit_checked(bk, given, output_converter(X))
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
         """Run the stages on checked input; set the fitted attributes, converted by `out`."""
@@ -330,7 +330,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             found = by_zz_top(self, bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         votes = out(found.labels)
-        self._votes = OnDevice(found.labels, votes) if late is OnDevice else votes
+        self._fit_labels = OnDevice(found.labels, votes) if late is OnDevice else votes
         kept = self.get_params(deep=False)
         self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
         self._settings["alpha"] = level(self)
@@ -339,7 +339,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             self._distinct = out(bk.xp.unique(group, return_index=True)[1])
             given = given[self._distinct] if late is OnDevice else X
             found = found.spread(group)
-        self._voters = self._rows_to_vote(given, X, late)
+        self._fit_X = self._rows_for_predict(given, X, late)
         self.labels_ = out(found.labels)
         self.n_clusters_ = int(found.n_clusters)
         self.path_ = found.path.with_labels(out)
@@ -357,7 +357,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.timings_ = timings
         return self
 
-    def _rows_to_vote(
+    def _rows_for_predict(
         self, given: Any, X: Array, late: Callable[[Any], Any]
     ) -> Array | OnDevice | None:
         """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""

@@ -1,133 +1,36 @@
-"""A fitted model: labels for other k, labels for new rows, saving, a report."""
+"""A fitted model: labels for new rows, saving, a report."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from specialk_gpu._fitted import Fitted
 from specialk_gpu._prediction import shares_of_neighbors, shares_of_similarities
-from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice, load, on_host, save
-from specialk_gpu._validation import checked, in_kind_of, to_backend
+from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu._version import __version__
 from specialk_gpu.backend import get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.affinity import (
     in_metric,
 )
-from specialk_gpu.selection.merging import Tree
 
-__all__ = ["FittedModel", "Late"]
+__all__ = ["FittedModel"]
 
 # Private attributes that `save` writes, in addition to those whose name ends in an underscore.
-KEPT = ("_voters", "_votes", "_distinct", "_settings", "_tree")
+KEPT = ("_fit_X", "_fit_labels", "_distinct", "_settings", "_tree")
 
 
-class Late:
-    """A fitted attribute that is copied from the device to the host when it is first read.
-
-    Its value is stored in the instance's dictionary under its own name, like any attribute.
-    """
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, model: FittedModel | None, owner: type) -> Any:
-        found = {} if model is None else vars(model)
-        if self.name not in found:
-            msg = f"{owner.__name__!r} object has no attribute {self.name!r}"
-            raise AttributeError(msg)
-        if isinstance(found[self.name], OnDevice):
-            found[self.name] = on_host(found[self.name])
-        return found[self.name]
-
-    def __set__(self, model: FittedModel, value: object) -> None:
-        vars(model)[self.name] = value
-
-
-class FittedModel:
+class FittedModel(Fitted):
     """The methods of a fitted estimator."""
 
-    backend: str
-    labels_: Array
-    n_clusters_: int
-    path_: SelectionPath
-    limit_reached_: bool
-    eigenvalues_: Array
-    residuals_: Array
-    radius_: float | None
-    n_graph_components_: int
-    n_features_in_: int
-    eigen_solver_: str
-    backend_: str
-    timings_: dict[str, float]
-    _settings: dict[str, Any]  # the parameters at the time of the fit
-    _distinct: Array | None  # the first of each group of equal rows, if any are equal
-    _tree: Tree | None
-    _voters: Array | OnDevice | None  # the fitted rows
-    _votes: Array | OnDevice  # the labels of these rows
     get_params: Callable[..., dict[str, Any]]  # inherited from BaseEstimator
     set_params: Callable[..., Self]
-
-    embedding_ = Late()
-    affinity_matrix_ = Late()
-    membership_ = Late()
-
-    @property
-    def tree_(self) -> Tree:
-        """The tree of clusters; described under the attributes of `SpecialK`."""
-        check_is_fitted(self, "labels_")
-        if self._tree is None:
-            msg = (
-                'there is no tree_ for criterion="zz_top": k-means starts anew for each k, so its '
-                'clusters are not nested. Use labels_at(k), or criterion="cut".'
-            )
-            raise AttributeError(msg)
-        return self._tree
-
-    def labels_at(self, k: int) -> Array:
-        """Return the labels of a clustering into k clusters.
-
-        Parameters
-        ----------
-        k : int
-            At most the number of leaves of ``tree_``; for criterion="zz_top" a k of the path.
-
-        Returns
-        -------
-        int32 array of shape (m,)
-            Cluster 0 is the largest. Levels of the tree are nested: below `n_clusters_` the
-            clusters are unions of those in `labels_`, above it they are parts of them.
-
-        Raises
-        ------
-        TypeError
-            If k is not an integer.
-        ValueError
-            If there is no clustering into k clusters.
-        NotFittedError
-            Before `fit`.
-        """
-        check_is_fitted(self, "labels_")
-        if not isinstance(k, Integral):
-            msg = f"k must be an integer, got {k!r}."
-            raise TypeError(msg)
-        if self._tree is not None:
-            if not 1 <= k <= self._tree.n_leaves:
-                msg = f"k must lie between 1 and {self._tree.n_leaves}, got {k}."
-                raise ValueError(msg)
-            return self._tree.labels(k)
-        step = next((step for step in self.path_ if step.k == k), None)
-        if step is None:
-            known = [step.k for step in self.path_]
-            msg = f"k must be a number of clusters on the path, {known}, got {k}."
-            raise ValueError(msg)
-        return step.labels
 
     def predict(self, X: Matrix) -> Array:
         """Label new rows by a vote of the fitted rows.
@@ -184,19 +87,19 @@ class FittedModel:
         """Return the shares (q, k), and a function that converts results to the kind of X."""
         check_is_fitted(self)
         bk = get_backend(self.backend, X)
-        precomputed = self._voters is None
+        precomputed = self._fit_X is None
         with bk.device_of(X):
-            rows = to_backend(bk, checked(self, bk, X, precomputed=precomputed, fitted=True))
-            votes, k = self._brought(bk, "_votes"), self.n_clusters_
+            rows = to_backend(bk, validate_input(self, bk, X, precomputed=precomputed, fitted=True))
+            votes, k = self._brought(bk, "_fit_labels"), self.n_clusters_
             if precomputed:
                 D = self._brought(bk, "embedding_")
                 shares = shares_of_similarities(rows, D, votes, k)
             else:
-                voters = self._brought(bk, "_voters")
+                voters = self._brought(bk, "_fit_X")
                 rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
                 n_voters = min(self._settings["n_neighbors"], voters.shape[0])
                 shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
-        return shares, in_kind_of(X)
+        return shares, output_converter(X)
 
     def save(self, path: str | Path) -> None:
         """Save the fitted model to a file, without pickle.

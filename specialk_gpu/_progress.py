@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["Clock", "followed", "logger", "tell", "told"]
+__all__ = ["Clock", "show_progress", "logger", "report_progress", "with_progress"]
 
 T = TypeVar("T")
 logger = logging.getLogger("specialk_gpu")
@@ -18,18 +18,18 @@ logger = logging.getLogger("specialk_gpu")
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
 
 
-def tell(stage: str, done: int, total: int = 0) -> None:
+def report_progress(stage: str, done: int, total: int = 0) -> None:
     """Report that `done` of `total` parts of a stage are done; a `total` of 0 means unknown."""
     listener = _listener.get()
     if listener is not None:
         listener(stage, done, total)
 
 
-def told(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
+def with_progress(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
     """Yield the results; after each, report their number so far, if the stage has a name."""
     for done, result in enumerate(results, start=1):
         if stage:
-            tell(stage, done, total)
+            report_progress(stage, done, total)
         yield result
 
 
@@ -55,7 +55,7 @@ class Clock:
 
 
 @contextmanager
-def followed() -> Iterator[None]:
+def show_progress() -> Iterator[None]:
     """Enable INFO messages (on standard error if logging is not set up) and progress bars."""
     with _listening, _shown():
         yield

@@ -24,7 +24,7 @@ from specialk_gpu.selection.merging import Tree
 
 __all__ = ["OnDevice", "load", "on_host", "save"]
 
-FORMAT = 2
+FORMAT = 3
 STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 

@@ -17,7 +17,7 @@ from specialk_gpu.backend import is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import SHORT_DTYPES, features
 
-__all__ = ["checked", "in_kind_of", "to_backend"]
+__all__ = ["output_converter", "validate_input", "to_backend"]
 
 NOT_NUMBERS = (
     "date",
@@ -32,7 +32,7 @@ NOT_NUMBERS = (
 NOT_NUMERIC = (str, bytes, datetime.date, datetime.time, datetime.timedelta, np.datetime64)
 
 
-def checked(
+def validate_input(
     estimator: BaseEstimator, bk: Backend, X: Any, *, precomputed: bool, fitted: bool = False
 ) -> Any:
     """Validate X on the host or device where it is, without a copy if possible.
@@ -94,7 +94,7 @@ def to_backend(bk: Backend, X: Array | Sparse) -> Any:
     return bk.asarray(X)
 
 
-def in_kind_of(X: object) -> Callable[[Any], Any]:
+def output_converter(X: object) -> Callable[[Any], Any]:
     """Return a function that converts a result of any backend into an array of the kind of `X`.
 
     If `X` is on a device, results are arrays of its library if that library reads DLPack, otherwise

@@ -24,7 +24,7 @@ from specialk_gpu.selection.null_distribution import (
     log_p_of,
     null_law,
 )
-from specialk_gpu.selection.parts import CLEAR, THIN, Parts, has_shortcuts
+from specialk_gpu.selection.parts import CLEAR_LOG_P, THIN_WEIGHT, Parts, has_shortcuts
 from specialk_gpu.selection.walks import N_STEPS, prepare
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
@@ -298,8 +298,8 @@ def test_labels_that_are_not_in_the_graph_are_no_clusters(bk):
 def test_the_wide_graph_decides_where_cuts_are_of_few_rows(bk):
     X, y = make_moons(1500, noise=0.08, random_state=2)
     near = found(bk, knn_graph(X), y, 2)
-    assert near.within < THIN
-    assert near.log_p > CLEAR
+    assert near.within < THIN_WEIGHT
+    assert near.log_p > CLEAR_LOG_P
     wide = found(bk, knn_graph(X, WIDE), y, 2)
     assert not has_shortcuts(near.within, wide.within)
     expected = log_p_of(wide.between, wide.within, wide.length, "rows")
@@ -313,7 +313,7 @@ def test_the_wide_graph_is_not_made_where_cuts_are_of_many_rows(bk):
     X, y = rng.normal(size=(600, 8)), np.repeat([0, 1], 300)
     X[300:, 0] += 8
     graphs = of_rows(bk, X)
-    assert least_gap(graphs, labels_of(bk, y), 2).log_p < CLEAR
+    assert least_gap(graphs, labels_of(bk, y), 2).log_p < CLEAR_LOG_P
     assert least_gap(graphs, labels_of(bk, rng.permutation(y)), 2).log_p == 0
     assert "wide" not in vars(graphs)
 
@@ -337,7 +337,7 @@ def test_where_edges_are_shortcuts_the_law_is_wider(bk):
     X, position = make_swiss_roll(1000, random_state=4)
     y = position > np.median(position)
     near, wide = found(bk, knn_graph(X), y, 2), found(bk, knn_graph(X, WIDE), y, 2)
-    assert near.within < THIN
+    assert near.within < THIN_WEIGHT
     assert has_shortcuts(near.within, wide.within)
     result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
     np.testing.assert_allclose(result[2:5], wide[2:5])
@@ -362,7 +362,7 @@ def test_what_the_wide_graph_alone_joins_is_judged_there(bk):
     X, y = bands()
     near, wide = found(bk, knn_graph(X), y, 2), found(bk, knn_graph(X, WIDE), y, 2)
     assert near.between == 0 < wide.between
-    assert near.log_p > CLEAR
+    assert near.log_p > CLEAR_LOG_P
     assert not has_shortcuts(near.within, wide.within)  # of the own cuts in the first
     graphs = of_rows(bk, X)
     alone = [graphs.log_p_of_isolation(bk.asarray(np.flatnonzero(y == c))) for c in (0, 1)]
@@ -423,7 +423,7 @@ def test_the_bound_of_a_gap_is_the_same_for_every_k(bk, k):
 def test_clusters_that_are_further_apart_are_no_less_found(bk, apart):
     X, y = np.random.default_rng(0).normal(size=(1500, 2)), np.arange(1500) % 2
     X[:, 0] += apart * y
-    assert least_gap(of_rows(bk, X), labels_of(bk, y), 2).log_p < CLEAR
+    assert least_gap(of_rows(bk, X), labels_of(bk, y), 2).log_p < CLEAR_LOG_P
 
 
 @pytest.mark.parametrize("size", [13, 20, 28])
@@ -434,9 +434,9 @@ def test_the_gap_around_a_small_cluster_is_as_many_rows_as_it_has_left(bk, size)
     X[:size] = [40, 40] + 0.3 * X[:size]
     near, dimension = found(bk, knn_graph(X), y, 2), local_dimension(cdist(X[:size], X[:size]))
     gap = isolation_log_p(800, size - 1, dimension)
-    assert near.between == 0 < near.within < THIN
+    assert near.between == 0 < near.within < THIN_WEIGHT
     assert 1 < dimension <= 1.5
-    expected = gap if gap <= CLEAR else min(near.log_p, gap)
+    expected = gap if gap <= CLEAR_LOG_P else min(near.log_p, gap)
     result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
     np.testing.assert_allclose(result.log_p, expected, rtol=1e-9)
 

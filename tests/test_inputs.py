@@ -14,7 +14,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu._validation import in_kind_of
+from specialk_gpu._validation import output_converter
 from specialk_gpu.backend import get_backend
 from specialk_gpu.inspection.diagnostics import pair_matrix
 
@@ -93,7 +93,7 @@ def test_what_is_on_the_host_gives_numpys_arrays(tmp_path, kind, backend):
     ],
 )
 def test_what_fits_into_float32_stays_there(X, dtype):
-    assert fit(X)._voters.dtype == dtype
+    assert fit(X)._fit_X.dtype == dtype
 
 
 def test_what_is_missing_or_to_come_is_refused():
@@ -119,9 +119,9 @@ class Foreign:
 def test_what_is_on_a_device_is_handed_back_to_its_library():
     taken = SimpleNamespace(from_dlpack=lambda x: ("taken", x))
     dense, graph = np.eye(3), sparse.csr_matrix(np.eye(3))
-    assert in_kind_of(Foreign(taken))(dense) == ("taken", dense)
-    assert in_kind_of(Foreign(taken))(graph) is graph  # DLPack has no sparse matrices
-    assert in_kind_of(Foreign(SimpleNamespace()))(dense) is dense  # as CuPy has it
+    assert output_converter(Foreign(taken))(dense) == ("taken", dense)
+    assert output_converter(Foreign(taken))(graph) is graph  # DLPack has no sparse matrices
+    assert output_converter(Foreign(SimpleNamespace()))(dense) is dense  # as CuPy has it
 
 
 @pytest.fixture(params=["cupy", "torch", "jax"])

@@ -29,7 +29,7 @@ FLOORS = [
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment"},
     {"_storage"},
-    {"_validation", "_prediction"},
+    {"_validation", "_prediction", "_fitted"},
     {"inspection"},
     {"_model", "_stages"},
     {"_estimator", "io", "_arguments", "_printing"},

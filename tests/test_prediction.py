@@ -148,7 +148,7 @@ def test_copies_vote_once_and_keep_their_label(bk):
 def test_equal_rows_with_several_labels_share_the_vote(bk):
     X = np.concatenate([BLOBS, BLOBS[:1]])
     model = fit(X, bk)
-    model._votes = bk.asarray(np.r_[model.labels_[:-1], (model.labels_[0] + 1) % 3])
+    model._fit_labels = bk.asarray(np.r_[model.labels_[:-1], (model.labels_[0] + 1) % 3])
     shares = model.predict_proba(X[:1])
     assert sorted(shares[0].tolist()) == [0, 0.5, 0.5]
     assert model.predict(X[:1])[0] == np.flatnonzero(shares[0])[0]

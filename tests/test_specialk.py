@@ -32,7 +32,7 @@ from specialk_gpu import (
 )
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice
-from specialk_gpu._validation import checked
+from specialk_gpu._validation import validate_input
 from specialk_gpu.backend import cpu, get_backend
 
 BLOBS, BLOBS_Y = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
@@ -620,7 +620,7 @@ def test_new_rows_with_similarities_do_not_move_the_embedding(waits):
 def test_checks_of_rows_on_a_device_wait_once(waits):
     X = get_backend("cuda").asarray(BLOBS)
     with waits() as count:
-        checked(SpecialK(), get_backend("cuda"), X, precomputed=False)
+        validate_input(SpecialK(), get_backend("cuda"), X, precomputed=False)
     assert count.waits == 1, str(count)
 
 
@@ -631,7 +631,7 @@ def test_rows_that_vote_stay_on_the_device(waits, copies, metric):
     X = wide_blobs(copies)[:240]
     model = SpecialK(backend="cuda", random_state=0, n_clusters=3, metric=metric).fit(X)
     again = pickle.loads(pickle.dumps(model))
-    kept = {name: vars(again)[name] for name in ("_votes", "_voters", "embedding_")}
+    kept = {name: vars(again)[name] for name in ("_fit_labels", "_fit_X", "embedding_")}
     assert all(isinstance(value, np.ndarray) for value in kept.values())
     again.predict(X[:5])  # moves what votes, once
     for own in (model, again):

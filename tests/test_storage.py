@@ -210,4 +210,4 @@ def test_the_file_is_a_zip_of_arrays(tmp_path):
     fit(BLOBS).save(tmp_path / "m.npz")
     with zipfile.ZipFile(tmp_path / "m.npz") as file:
         names = {name.removesuffix(".npy") for name in file.namelist()}
-    assert {"content", "labels_", "embedding_", "_voters", "affinity_matrix_.data"} <= names
+    assert {"content", "labels_", "embedding_", "_fit_X", "affinity_matrix_.data"} <= names

@@ -317,7 +317,9 @@ def test_clusters_are_numbered_by_size_and_then_by_first_row(bk):
 
 def test_reaching_the_limit_warns_and_sets_the_flag(bk):
     D, _ = blobs(3)
-    with pytest.warns(UserWarning, match="search ended at max_clusters=2 with the split still"):
+    with pytest.warns(
+        UserWarning, match="search ended at max_clusters=2, and its split was accepted"
+    ):
         found = run(bk, D, max_clusters=2)
     assert (found.n_clusters, found.limit_reached) == (2, True)
     assert found.path[-1].reason.endswith("; max_clusters reached")

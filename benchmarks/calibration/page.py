@@ -27,7 +27,7 @@ from specialk_gpu.selection.cut_graphs import WIDE
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.fragments import RESOLUTIONS
 from specialk_gpu.selection.null_distribution import null_law
-from specialk_gpu.selection.parts import FEW_COLUMNS, SHORT, SHORTCUTS, THIN
+from specialk_gpu.selection.parts import FEW_COLUMNS, SHORT_LENGTH, SHORTCUTS, THIN_WEIGHT
 from specialk_gpu.selection.valleys import BINS, Valleys, halves
 from specialk_gpu.selection.walks import prepare
 
@@ -364,13 +364,13 @@ named before the law was made:
    of the cut at the border, *between*, is about that of the lighter of the heaviest cuts on its two
    sides, *within*. $z = 2\\,(\\sqrt{{0.7\\,\\text{{within}}}} - \\sqrt{{\\text{{between}}}})$ is
    compared with a half-normal law. Its scale depends on the length of the two clusters: their rows
-   divided by *within*. Below a *within* of {THIN} the graph of {WIDE} neighbours decides; where it
-   has shortcut edges, the scale is {SHORTCUTS} times as large.
+   divided by *within*. Below a *within* of {THIN_WEIGHT} the graph of {WIDE} neighbours decides;
+   where it has shortcut edges, the scale is {SHORTCUTS} times as large.
 4. *The valley.* Rows are divided into halves. Along the line between the means of one half, the
    rows of the other are counted half-way and on both sides. If there is one peak, p is binomial. It
-   is asked for where the pair is short, of a length up to {SHORT}, as in many dimensions; and, of
-   rows with up to {FEW_COLUMNS} columns, for longer pairs whose border is light and that are not
-   bent.
+   is asked for where the pair is short, of a length up to {SHORT_LENGTH}, as in many dimensions;
+   and, of rows with up to {FEW_COLUMNS} columns, for longer pairs whose border is light and that
+   are not bent.
 5. *Isolation.* A part that no edge joins to others has a gap around it: $m\\,2^{{-rd}}$, for r rows
    that are nearer, in the local dimension d, which counts up to 1.5.
 6. Among k clusters p is multiplied by k − 1, but for isolation; the largest over all pairs decides.

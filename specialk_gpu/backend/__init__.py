@@ -17,7 +17,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from specialk_gpu._progress import tell
+from specialk_gpu._progress import report_progress
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.typing import Backend
@@ -101,7 +101,7 @@ def map_tiles(
             continue
         start = rows.stop
         if stage:
-            tell(stage, start, n_rows)
+            report_progress(stage, start, n_rows)
     return results
 
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from specialk_gpu._fitted import Fitted
 from specialk_gpu._result import NO_POWER, SMALL, Candidate
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Matrix
-from specialk_gpu.inspection.fitted import Fitted
 from specialk_gpu.selection.sweep import decide
 from specialk_gpu.selection.zz_top import zz_top
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from specialk_gpu._fitted import Fitted
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.diagnostics import (
@@ -21,7 +22,6 @@ from specialk_gpu.inspection.diagnostics import (
     typical,
     watershed,
 )
-from specialk_gpu.inspection.fitted import Fitted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._environment import package_versions
+from specialk_gpu._fitted import Fitted
 from specialk_gpu._result import Candidate
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend.typing import Matrix
@@ -31,7 +32,6 @@ from specialk_gpu.inspection.diagnostics import (
     typical,
     verdict,
 )
-from specialk_gpu.inspection.fitted import Fitted
 
 __all__ = ["report"]
 

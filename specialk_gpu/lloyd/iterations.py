@@ -15,10 +15,10 @@ from specialk_gpu.lloyd.seeding import (
     uploaded,
 )
 
-__all__ = ["GAIN", "HOPE", "Found", "Left", "lloyd"]
+__all__ = ["GAIN", "GIVE_UP", "Found", "Left", "lloyd"]
 
-HOPE = 3.0  # a run is given up if it is behind the best by more than this many of its last gains
-LEAST = 2  # iterations, at least, before a run is given up
+GIVE_UP = 3.0  # a run is given up if it is behind the best by more than this many of its last gains
+LEAST_ITERATIONS = 2  # iterations, at least, before a run is given up
 GAIN = 1e-5  # relative decrease of the inertia that counts as a gain
 
 
@@ -63,7 +63,7 @@ def lloyd(
     sizes: np.ndarray,
     max_iter: int | np.ndarray,
     goals: np.ndarray | None = None,
-    hope: float = HOPE,
+    give_up: float = GIVE_UP,
     left: list[list[Left]] | None = None,
     last: Memory = None,
     *,
@@ -73,7 +73,7 @@ def lloyd(
 
     `centers` has shape (R, k, d). Run r uses the first sizes[r] of its centres, and `sizes` is
     ascending. `max_iter` limits the iterations of all runs, or of each run if it is an array.
-    `goals` holds an inertia to beat for each size. A run too far behind is given up (see HOPE).
+    `goals` holds an inertia to beat for each size. A run too far behind is given up (see GIVE_UP).
     Returns the best clustering of each size that beats its goal, and the inertias of the runs by
     size. `left`, if given, collects the results of all runs by size. `last` is what the backend
     remembers of the clusterings that the runs start from. For `again`, see `_settle`. Waits for
@@ -100,19 +100,14 @@ def lloyd(
         gain, inertias[active] = inertias[active] - inertia, inertia
         changed &= abs(gain) > np.finfo(np.float64).eps * total  # else rounding
         going = changed & (i < limit[active])
-        hopeless = np.zeros_like(going)
-        if i >= LEAST and hope < np.inf:
-            behind = _behind(inertia, group[active], best)
-            hopeless = going & (behind > hope * np.maximum(gain, 0))
-            going &= ~hopeless
-        ended = np.flatnonzero(~going & ~hopeless)
+        limits = give_up if i >= LEAST_ITERATIONS else np.inf, gain
+        given_up = going & _is_far_behind(inertia, group[active], best, *limits)
+        going &= ~given_up
+        ended = np.flatnonzero(~going & ~given_up)
         if ended.size and not now.exact:
-            own = centers[bk.asarray(ended)], sizes[active[ended]]
-            _, sq = bk.nearest_center(points.columns, points.sq_norms, *own)
-            inertias[active[ended]] = bk.to_numpy(sq.sum(axis=1))  # host waits, at a run's end
+            inertias[active[ended]] = _inertias(points, centers, ended, sizes[active[ended]])
         won: dict[int, int] = {}
-        for r in ended.tolist():
-            place = int(group[active[r]])
+        for r, place in zip(ended.tolist(), group[active[ended]].tolist(), strict=True):
             if inertias[active[r]] < best[place]:
                 best[place], winner[place], won[place] = inertias[active[r]], active[r], r
                 n_iter[place], converged[place] = i, not changed[r]
@@ -124,8 +119,7 @@ def lloyd(
             if won:
                 labels[places] = now.labels[won_here]
         if left is not None:
-            for r in stopped.tolist():
-                run = int(active[r])
+            for r, run in zip(stopped.tolist(), active[stopped].tolist(), strict=True):
                 left[group[run]].append(Left(float(inertia[r]), left_centers, run))
         if not going.any():
             break
@@ -137,8 +131,8 @@ def lloyd(
             last = None if last is None else last.of(stay)
             centers = centers[stay][:, : sizes[active].max()]
     new = np.flatnonzero(winner >= 0)
-    used = np.zeros((new.size, 0), dtype=bool)
-    found = Found(ks[new], labels, left_centers, used, best[new], n_iter[new], converged[new])
+    none = np.zeros((new.size, 0), dtype=bool)
+    found = Found(ks[new], labels, left_centers, none, best[new], n_iter[new], converged[new])
     found = _settle(points, found, new, winner[new], int(limit.max()), again)
     better = found.inertia < goals[new]
     best[new] = np.minimum(found.inertia, goals[new])
@@ -159,14 +153,25 @@ def _first_state(bk: Backend, total: Any, state: Array) -> tuple[float, np.ndarr
     return float(both[0]), both[1:].reshape(state.shape)
 
 
-def _behind(inertia: np.ndarray, group: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return how far each run is behind the lowest inertia of its group.
+def _inertias(points: Points, centers: Array, runs: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Return the inertias of some runs, from their definition; waits for the device."""
+    bk = points.bk
+    _, sq = bk.nearest_center(points.columns, points.sq_norms, centers[bk.asarray(runs)], sizes)
+    return bk.to_numpy(sq.sum(axis=1))
 
-    `best`, the lowest so far of ended runs and goals, counts less one gain.
+
+def _is_far_behind(
+    inertia: np.ndarray, group: np.ndarray, best: np.ndarray, give_up: float, gain: np.ndarray
+) -> np.ndarray:
+    """Return whether each run is more than `give_up` of its last gains behind its group's best.
+
+    That is the lowest inertia now, or `best`, the lowest of ended runs and goals, less one gain.
     """
+    if give_up == np.inf:
+        return np.zeros(inertia.size, dtype=bool)
     goals = best * (1 - GAIN)
     np.minimum.at(goals, group, inertia)
-    return inertia - goals[group]
+    return inertia - goals[group] > give_up * np.maximum(gain, 0)
 
 
 def _settle(

@@ -16,7 +16,7 @@ from sklearn.utils import check_random_state
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
-from specialk_gpu.lloyd.iterations import GAIN, HOPE, Found, Left, lloyd
+from specialk_gpu.lloyd.iterations import GAIN, GIVE_UP, Found, Left, lloyd
 from specialk_gpu.lloyd.seeding import (
     Points,
     distinct,
@@ -31,11 +31,11 @@ from specialk_gpu.lloyd.seeding import (
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
 
-PATIENCE = 2  # rounds of swaps without a gain, after which the search stops
+IDLE_ROUNDS = 2  # rounds of swaps without a gain, after which the search stops
 SAMPLE_ROWS = 2**13  # rows of the sample that is searched first
 MANY = 4  # the sample pays if there are more than this many times its rows
 SAMPLE_CLUSTERS = 64  # the sample is used for at most this many clusters
-SAMPLE_PATIENCE = 7  # `PATIENCE` in the sample
+IDLE_ROUNDS_IN_SAMPLE = 7  # `IDLE_ROUNDS` in the sample
 FAR = 2  # in addition to the starts from the sample, `n_init` / FAR starts come from all rows
 MORE = 2  # the best `n_init` + MORE clusterings of the sample go on with all rows
 MAX_ENTRY = 1e150  # sums of squares of larger entries may overflow
@@ -219,10 +219,10 @@ def kmeans_batch(
     if init is not None:
         parts.insert(0, (init, np.repeat(ks, len(init))))
     starts, sizes = joined(bk, parts)
-    patience = 1 if many else PATIENCE
-    hope = HOPE if init is None else np.inf
-    best, inertias = lloyd(points, starts, sizes, max_iter, hope=hope)
-    _improved(points, best, inertias, n_init, rngs, max_iter, patience)
+    idle_rounds = 1 if many else IDLE_ROUNDS
+    give_up = GIVE_UP if init is None else np.inf
+    best, inertias = lloyd(points, starts, sizes, max_iter, give_up=give_up)
+    _improved(points, best, inertias, n_init, rngs, max_iter, idle_rounds)
     return _results(points, best, inertias, shift, unit)
 
 
@@ -297,7 +297,7 @@ def _candidates(
     left: list[list[Left]] = [[] for _ in ks]
     starts, sizes = starting_centers(sample, ks, n_init, rngs, group_rng)
     best, inertias = lloyd(sample, starts, sizes, max_iter, left=left)
-    _improved(sample, best, inertias, n_init, rngs, max_iter, SAMPLE_PATIENCE, left)
+    _improved(sample, best, inertias, n_init, rngs, max_iter, IDLE_ROUNDS_IN_SAMPLE, left)
     chosen, n_runs = [], []
     for runs in left:
         places = distinct(np.array([run.inertia for run in runs]), n_init + MORE)
@@ -317,16 +317,16 @@ def _improved(
     n_init: int,
     rngs: list[RandomState],
     max_iter: int,
-    patience: int,
+    idle_rounds: int,
     left: list[list[Left]] | None = None,
 ) -> None:
-    """Swap centres of the best clustering of each size, until `patience` rounds bring no gain.
+    """Swap centres of the best clustering of each size, until `idle_rounds` rounds bring no gain.
 
     Changes `best`, and appends to the `inertias` of each size.
     """
     bk, sizes = points.bk, best.sizes
-    failed = np.where((sizes >= 2) & (n_init > 1), 0, patience)
-    while (chosen := np.flatnonzero((failed < patience) & (best.inertia > 0))).size:
+    failed = np.where((sizes >= 2) & (n_init > 1), 0, idle_rounds)
+    while (chosen := np.flatnonzero((failed < idle_rounds) & (best.inertia > 0))).size:
         centers, labels = best.centers[:, : sizes[chosen[-1]]], best.labels
         if chosen.size < sizes.size:
             own = bk.asarray(chosen)

@@ -21,14 +21,16 @@ from specialk_gpu.selection.walks import connected_parts
 
 __all__ = ["Alone", "Measured", "Parts", "has_shortcuts", "lonely", "touching_pairs"]
 
-THIN = 15  # in the first graph, cuts of a smaller weight are thin: weak evidence
+THIN_WEIGHT = 15  # in the first graph, cuts of a smaller weight are thin: weak evidence
 SHORTCUTS = 2.5  # factor on the scale of the null distribution for shortcut edges
-SHORT = 25  # valleys are looked for between all pairs up to this length
+SHORT_LENGTH = 25  # valleys are looked for between all pairs up to this length
 # lengths divided by the root of the rows: of two round clusters; the longest with a valley test
-ROUND, LONGEST = 3, 5
+ROUND_SCALED, LONGEST_SCALED = 3, 5
 FEW_COLUMNS = 10  # up to this many columns, valleys are looked for between longer pairs too
-LIGHT = math.log(0.5)  # below this log p, a cut is lighter at the border than inside
-CLEAR = math.log(1e-4)  # up to this log p, a thin border or isolated part needs no second test
+LIGHT_LOG_P = math.log(0.5)  # below this log p, a cut is lighter at the border than inside
+CLEAR_LOG_P = math.log(
+    1e-4
+)  # up to this log p, a thin border or isolated part needs no second test
 
 
 class Measured(NamedTuple):
@@ -220,17 +222,17 @@ class Parts:
         log_p = log_p_of(between, within, length, "graph")
         law, thin = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
         if self._graphs.has_rows:
-            thick = within >= THIN
+            thick = within >= THIN_WEIGHT
             log_p = np.where(thick, log_p_of(between, within, length, "rows"), log_p)
             law[thick] = "rows"
             if self._graphs.has_second:
-                thin = in_wide | (~thick & (log_p > CLEAR) & (log_p < below) & ~small)
+                thin = in_wide | (~thick & (log_p > CLEAR_LOG_P) & (log_p < below) & ~small)
         rows = found[-1] if valleys_ahead else None
         valley = self._valley(pairs, nodes, log_p, length, rows)
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
         first = log_p, thin, valley
         log_p, law = _better(log_p, law, valley)
-        doubtful = thin | (self._may_be_bent & (law == "valley") & (log_p < LIGHT))
+        doubtful = thin | (self._may_be_bent & (law == "valley") & (log_p < LIGHT_LOG_P))
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *first)
 
     def _kinds(self, pairs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -242,7 +244,7 @@ class Parts:
         """Test thin borders in the second graph, and whether pairs with a valley are bent."""
         cut, valley, thin = first.cut.copy(), first.valley.copy(), np.flatnonzero(first.thin)
         between, within, length = first.between.copy(), first.within.copy(), first.length.copy()
-        law = np.where(within >= THIN, "rows", "graph").astype(object)
+        law = np.where(within >= THIN_WEIGHT, "rows", "graph").astype(object)
         if thin.size:
             between[thin], within[thin] = self._in_second(pairs[thin])
             length[thin] = self.cuts.sizes[pairs[thin]].sum(axis=1)
@@ -252,7 +254,7 @@ class Parts:
             cut[thin] = log_p_of(between[thin], within[thin], length[thin], "rows", wider)
             law[thin] = np.where(shortcuts, "shortcuts", "rows")
         if self._may_be_bent:
-            asked = np.flatnonzero((valley < cut) & (valley < LIGHT))
+            asked = np.flatnonzero((valley < cut) & (valley < LIGHT_LOG_P))
             if asked.size:
                 bent = self.valleys.are_bent(pairs[asked], nodes)
                 valley[asked] = np.where(bent, 0.0, valley[asked])
@@ -289,12 +291,12 @@ class Parts:
         if not self._graphs.has_rows:
             return found
         spread = np.sqrt(self.cuts.sizes[pairs].sum(axis=1))
-        asked = length <= SHORT
+        asked = length <= SHORT_LENGTH
         if self._may_be_bent:
-            asked |= (length <= LONGEST * spread) & (log_p < LIGHT)
-        asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR))
+            asked |= (length <= LONGEST_SCALED * spread) & (log_p < LIGHT_LOG_P)
+        asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR_LOG_P))
         if asked.size:
-            deep = length[asked] > np.maximum(SHORT, ROUND * spread[asked])
+            deep = length[asked] > np.maximum(SHORT_LENGTH, ROUND_SCALED * spread[asked])
             if rows is None:
                 counts = self.valleys.counts(pairs[asked], nodes)
                 rows = self.cuts.bk.to_numpy(in_windows(counts))
@@ -336,18 +338,18 @@ class Parts:
         rows = self.cuts.rows(node)
         if graphs.has_rows:
             within = graphs.width(rows, mixed=True)
-            found = Alone(0.0, within, "rows" if within >= THIN else "graph")
-            if found.log_p(self.part.size, self.n_parts + 1) <= CLEAR:
+            found = Alone(0.0, within, "rows" if within >= THIN_WEIGHT else "graph")
+            if found.log_p(self.part.size, self.n_parts + 1) <= CLEAR_LOG_P:
                 return found  # the neighbours of all rows are not needed
         isolation = graphs.log_p_of_isolation(rows)
-        if isolation <= CLEAR:
+        if isolation <= CLEAR_LOG_P:
             return Alone(isolation, 0.0, "rows")
         within = graphs.width(rows)
-        thick = graphs.has_rows and within >= THIN
+        thick = graphs.has_rows and within >= THIN_WEIGHT
         found = Alone(isolation, within, "rows" if thick else "graph")
         if thick or core <= WIDE or not graphs.has_second:
             return found
-        if found.log_p(self.part.size, 2) <= CLEAR:
+        if found.log_p(self.part.size, 2) <= CLEAR_LOG_P:
             return found
         if self.wide.touching(node, others).size:
             self._in_wide[node], self._isolation[node] = True, isolation

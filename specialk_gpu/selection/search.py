@@ -12,13 +12,9 @@ import numpy as np
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import (
     NO_POWER,
-    CalibrationWarning,
     Candidate,
-    LimitWarning,
-    PowerWarning,
     SelectionPath,
 )
-from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -33,6 +29,12 @@ from specialk_gpu.selection.fragments import (
 from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.reasons import (
+    reason_by_cut,
+    warn_of_small_clusters,
+    warn_of_the_limit,
+    warn_of_the_test,
+)
 from specialk_gpu.selection.walks import walk
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
@@ -41,9 +43,8 @@ __all__ = ["Found", "merged_trees", "search"]
 T = TypeVar("T")
 R = TypeVar("R")
 SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel threads
-TRIED_ROWS, TRIED_ENTRIES = 60, 10  # the smallest graphs that the test was calibrated on
-KEPT = 0.5  # polishing leaves each cluster at least this share of its rows
-SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
+KEPT_SHARE = 0.5  # polishing leaves each cluster at least this share of its rows
+LEVELS_SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
 class Found(NamedTuple):
@@ -165,9 +166,12 @@ def search(
     clock.stop("polishing", f"{k} clusters")
     powerless = graphs.attainable_log_p() > log_alpha and k <= min_clusters
     if n_clusters is None and min_clusters < most:
-        _warn_of_the_test(graphs, alpha, powerless)
-    _warn_of_limits(graphs, k, wish, limit_reached=limit_reached)
-    last = tree.n_leaves if full_path else min(tree.n_leaves, max(SHOWN, 2 * k))
+        warn_of_the_test(graphs, alpha, powerless=powerless)
+    if limit_reached:
+        warn_of_the_limit(most, "there are more clusters with clear gaps")
+    if n_clusters is None:
+        warn_of_small_clusters(k, graphs.n_rows)
+    last = tree.n_leaves if full_path else min(tree.n_leaves, max(LEVELS_SHOWN, 2 * k))
     levels = [k] if n_clusters else range(min(min_clusters, k), min(last, most) + 1)
     path = SelectionPath(
         (
@@ -297,7 +301,7 @@ def _polish(
     cluster, own = tree.clusters(k), float(tree.log_p[k - 1])
     gaps: list[float] = []
     before = tree.labels(k)
-    labels, shares = polished(graphs.near, before, k, kept=KEPT)
+    labels, shares = polished(graphs.near, before, k, kept=KEPT_SHARE)
     while k > 1:
         gap = least_gap(graphs, labels, k)
         if k == least and not gaps and gap.log_p > max(own, log_alpha):
@@ -313,7 +317,7 @@ def _polish(
         united[united > gap.pair[1]] -= 1
         cluster = united[cluster]
         labels, before = (bk.asarray(united)[x] for x in (labels, before))
-        labels, shares = polished(graphs.near, labels, k, kept=KEPT)
+        labels, shares = polished(graphs.near, labels, k, kept=KEPT_SHARE)
     leaf = tree.leaf
     moved = xp.flatnonzero(labels != before)
     if moved.size:
@@ -345,64 +349,10 @@ def _step(
     own = float(tree.log_p[level - 1])
     pair = tree.next_pair(level) if level > 1 else None
     decisive = float(log_p[level - 1])
-    reason = NO_POWER if powerless and level > k else _reason(level, k, own, pair, wish)
+    reason = NO_POWER
+    if not powerless or level <= k:
+        limits = wish.log_alpha, wish.n_clusters, wish.min_clusters
+        reason = reason_by_cut(level, k, own, pair, *limits)
     if limit_reached and level == k:
         reason += "; max_clusters reached"
     return Candidate(level, decisive, pair, level <= k, reason, tree.labels(level), own)
-
-
-def _reason(level: int, k: int, own: float, pair: tuple[int, int] | None, wish: _Wish) -> str:
-    if wish.n_clusters is not None:
-        if level < wish.n_clusters:
-            return f"only {level} clusters can be distinguished: no more are possible"
-        return "fixed by n_clusters: not tested"
-    if level == k < wish.min_clusters:
-        return f"only {level} clusters can be distinguished: no more are possible"
-    if level == 1:
-        return "start: one cluster, nothing to test"
-    if level == wish.min_clusters:
-        return "accepted: fixed by min_clusters"
-    if level > k:
-        assert pair is not None
-        return f"rejected: no clear gap between clusters {pair[0]} and {pair[1]}"
-    if own <= wish.log_alpha:
-        return "accepted: a clear gap between every two clusters"
-    return "accepted: a finer clustering has clear gaps"
-
-
-def _warn_of_the_test(graphs: CutGraphs, alpha: float, powerless: bool) -> None:  # noqa: FBT001
-    """Warn that no split can be accepted, and what would help; or that p may be wrong."""
-    S = graphs.near.S
-    m, n_entries = S.shape[0], S.nnz / max(S.shape[0], 1)
-    if not powerless:
-        if m < TRIED_ROWS or n_entries < TRIED_ENTRIES:
-            warn(
-                f"the cut test was calibrated on graphs of at least {TRIED_ROWS} rows with "
-                f"{TRIED_ENTRIES} entries each. This graph has {m} rows with {n_entries:.1f} on "
-                "average: p may be too small, or too large.",
-                CalibrationWarning,
-            )
-        return
-    warn(
-        f"{graphs.n_distinct} rows are too few for a split to be accepted at alpha={alpha:g}: each "
-        f"is joined to {graphs.least_neighbors:.0f} others or more, and two perfectly separated "
-        f"clusters would reach log10 p = {graphs.attainable_log_p() / math.log(10):.2f}. 'One "
-        "cluster' then means 'not enough evidence'. Use more rows, a graph with fewer edges, or "
-        "n_clusters=k.",
-        PowerWarning,
-    )
-
-
-def _warn_of_limits(graphs: CutGraphs, k: int, wish: _Wish, *, limit_reached: bool) -> None:
-    if limit_reached:
-        warn(
-            f"the search ended at max_clusters={wish.most}, and there are more clusters with clear "
-            "gaps. Raise max_clusters.",
-            LimitWarning,
-        )
-    if wish.n_clusters is None and k > max(2, math.isqrt(graphs.n_rows)):
-        warn(
-            f"{k} clusters are more than the square root of the {graphs.n_rows} rows: look at the "
-            "path before you trust them.",
-            LimitWarning,
-        )

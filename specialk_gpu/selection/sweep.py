@@ -14,11 +14,16 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from specialk_gpu._progress import logger
-from specialk_gpu._result import NO_POWER, Candidate, LimitWarning, PowerWarning, SelectionPath
-from specialk_gpu._warn import warn
+from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
+from specialk_gpu.selection.reasons import (
+    reason_by_bound,
+    warn_of_few_columns,
+    warn_of_small_clusters,
+    warn_of_the_limit,
+)
 from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
 
 __all__ = ["STOPPING", "Sweep", "by_size", "decide", "sweep"]
@@ -180,7 +185,7 @@ def sweep(
     timings = {"kmeans": 0.0, "bounds": 0.0}
     powerless = attainable_log_p(m, n) > log_alpha
     if powerless and first < last:
-        _warn_of_no_power(m, n, alpha)
+        warn_of_few_columns(m, n, alpha)
     to_the_end = full_path or stopping == "watershed"
     window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
@@ -197,23 +202,13 @@ def sweep(
         accepted = log_p <= log_alpha or k == first
         if k > first and log_p <= log_alpha:
             powerless = False
-        reason = _reason(step, n_found, log_alpha, powerless, n_clusters, min_clusters)
+        limits = log_alpha, n_clusters, min_clusters
+        reason = reason_by_bound(step, n_found, *limits, powerless=powerless)
         steps.append(step._replace(accepted=accepted, reason=reason))
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # larger k of this window are not used
     return _conclude(steps, alpha, stopping, n_clusters, min(max_clusters, m), timings)
-
-
-def _warn_of_no_power(m: int, n: int, alpha: float) -> None:
-    """Warn that no split can be accepted, and say what would help."""
-    warn(
-        f"{m} rows in {n} columns are too few for a split to be accepted at alpha={alpha:g}: two "
-        "perfectly separated clusters, each with its share of the columns, would reach log10 p = "
-        f"{attainable_log_p(m, n) / math.log(10):.2f}. 'One cluster' then means 'not enough "
-        "evidence'. Use more eigenvectors (n_components), more rows, or n_clusters=k.",
-        PowerWarning,
-    )
 
 
 def _bounded(
@@ -340,30 +335,6 @@ def by_size(xp: ModuleType, labels: Array, k: int) -> Array:
     return rank[labels].reshape(given.shape)
 
 
-def _reason(
-    step: Candidate,
-    n_found: int,
-    log_alpha: float,
-    powerless: bool,  # noqa: FBT001 - a private function
-    n_clusters: int | None,
-    min_clusters: int,
-) -> str:
-    k, log_p = step.k, step.log_p
-    if n_clusters is not None:
-        return "fixed by n_clusters: not tested"
-    if n_found < k:
-        return f"only {n_found} rows are distinct: no more clusters are possible"
-    if k == 1:
-        return "start: one cluster, nothing to test"
-    if k == min_clusters:
-        return "accepted: fixed by min_clusters"
-    if powerless and log_p > log_alpha:
-        return NO_POWER
-    if log_p <= log_alpha:
-        return "accepted: every pair's bound is at most alpha"
-    return "rejected: the bound of this pair is above alpha; the two may be one cluster"
-
-
 def _conclude(
     steps: list[Candidate],
     alpha: float,
@@ -381,18 +352,10 @@ def _conclude(
     if limit_reached:
         place = steps.index(step)
         steps[place] = step._replace(reason=step.reason + "; max_clusters reached")
-        warn(
-            f"the search ended at max_clusters={max_clusters} with the split still accepted: "
-            "there may be more clusters. Raise max_clusters.",
-            LimitWarning,
-        )
+        warn_of_the_limit(max_clusters, "its split was accepted: there may be more clusters")
     n_labels = int(step.labels.max()) + 1
     if n_labels < step.k:  # fewer distinct rows than k
         steps[steps.index(step)] = step._replace(k=n_labels)
-    if n_clusters is None and n_labels > max(2, math.isqrt(int(step.labels.shape[0]))):
-        warn(
-            f"{n_labels} clusters are more than the square root of the {step.labels.shape[0]} "
-            "rows: look at the path before you trust them.",
-            LimitWarning,
-        )
+    if n_clusters is None:
+        warn_of_small_clusters(n_labels, int(step.labels.shape[0]))
     return Sweep(n_labels, step.labels, SelectionPath(steps, "zz_top"), limit_reached, timings)

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
-from specialk_gpu._progress import tell
+from specialk_gpu._progress import report_progress
 from specialk_gpu.backend import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
@@ -108,8 +108,7 @@ def chebyshev(
     the Ritz vectors, sorted by decreasing magnitude, the longest prefix within the tolerance is
     locked: it no longer changes. `known` pairs, fewer than n, are locked from the start.
     """
-    xp, m = bk.xp, A.shape[0]
-    dtype = np.dtype(A.dtype)
+    xp, m, dtype = bk.xp, A.shape[0], np.dtype(A.dtype)
     n_guard = max(16, math.ceil(0.15 * n))
     n_block = min(m, n + n_guard)
     _refuse_block(bk, m, n, n_block, dtype)
@@ -119,13 +118,9 @@ def chebyshev(
     n_locked = locked.shape[1]
     V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
     V -= locked @ (locked.T @ V)
-    theta = np.full(n_block, cut)
-    theta[n_locked] = scale
-    worst, loosest, stuck = 1.0, np.finfo(dtype).eps, False  # largest residuals: open, locked
-    if known is not None:
-        theta[:n_locked], loosest = known.values, max(loosest, known.residual)
-        theta[n_locked] = abs(theta[n_locked - 1])  # an upper bound
-        cut = min(cut, 0.999 * float(theta[n_locked]))
+    theta, cut = _magnitudes(n_block, scale, cut, known)
+    worst, stuck = 1.0, False  # the largest residual of open pairs, and of locked ones:
+    loosest = max(np.finfo(dtype).eps, 0.0 if known is None else known.residual)
     for i in range(max_iter):
         n_locked = locked.shape[1]
         # A round gets stuck on a cluster of eigenvalues wider than the block, or on rounding at a
@@ -160,7 +155,7 @@ def chebyshev(
             locked = xp.concatenate([locked, V[:, :new]], axis=1)
             V = xp.ascontiguousarray(V[:, new:width])
             residuals = residuals[:, new:width]
-        tell("eigenpairs", min(locked.shape[1], n), n)
+        report_progress("eigenpairs", min(locked.shape[1], n), n)
         if locked.shape[1] >= n:
             order = np.argsort(-np.abs(theta[:n]), kind="stable")
             V, theta = locked[:, bk.asarray(order)], theta[order]
@@ -169,14 +164,31 @@ def chebyshev(
         before, worst = worst, float(norms[new : n - n_locked].max())
         stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
         low = min(low, float(theta.min()))
-        gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
-        settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
-        if settled.size:
-            cut = float(abs(theta[n + settled[-1]]))
+        cut = _cut_below(theta, norms, n, scale, cut)
     n_locked = locked.shape[1]
     failure = f"Chebyshev iteration found {n_locked} of {n} eigenpairs in {max_iter} filters."
     V = xp.concatenate([locked, V[:, : n - n_locked]], axis=1)
     return bk.asarray(theta[:n].astype(dtype)), V, failure
+
+
+def _magnitudes(
+    n_block: int, scale: float, cut: float, known: Known | None
+) -> tuple[np.ndarray, float]:
+    """Return the eigenvalues (n_block,), as far as they are known or bounded, and the cut."""
+    theta, n_known = np.full(n_block, cut), 0 if known is None else known.values.size
+    theta[n_known] = scale
+    if known is not None:
+        theta[:n_known] = known.values
+        theta[n_known] = abs(theta[n_known - 1])  # an upper bound
+        cut = min(cut, 0.999 * float(theta[n_known]))
+    return theta, cut
+
+
+def _cut_below(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, cut: float) -> float:
+    """Return the smallest magnitude below pair n that is settled enough to cut at, else `cut`."""
+    gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
+    settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
+    return float(abs(theta[n + settled[-1]])) if settled.size else cut
 
 
 def _refuse_block(bk: Backend, m: int, n: int, n_block: int, dtype: np.dtype) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
-from specialk_gpu._progress import tell
+from specialk_gpu._progress import report_progress
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
@@ -112,7 +112,7 @@ class _Chunks(Generic[T, R]):
             with self.lock:
                 self.done += 1
             if stage:
-                tell(stage, self.done, len(self.chunks))
+                report_progress(stage, self.done, len(self.chunks))
 
 
 def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "") -> list[R]:
@@ -139,5 +139,5 @@ def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "")
         for other in others:
             other.result()
     if stage:
-        tell(stage, len(work.chunks), len(work.chunks))
+        report_progress(stage, len(work.chunks), len(work.chunks))
     return work.results

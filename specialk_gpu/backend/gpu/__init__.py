@@ -14,7 +14,7 @@ import cupy as cp
 import cupyx.scipy.sparse
 import numpy as np
 
-from specialk_gpu._progress import told
+from specialk_gpu._progress import with_progress
 from specialk_gpu.backend.gpu.arrays import asarray, device_of, free_memory, tile_bytes, to_numpy
 from specialk_gpu.backend.gpu.kernels import kernel_of
 from specialk_gpu.backend.gpu.lloyd import (
@@ -235,7 +235,7 @@ def describe() -> dict[str, Any]:
 def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "") -> list[R]:
     """See `cpu.map_chunks`; the device takes one chunk after another."""
     chunks = list(chunks)
-    return list(told(map(function, chunks), len(chunks), stage))
+    return list(with_progress(map(function, chunks), len(chunks), stage))
 
 
 def repeated(count: np.ndarray) -> cp.ndarray:

@@ -1,0 +1,115 @@
+"""The attributes of a fitted estimator, which the report, the plots and the diagnostics read."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+from sklearn.utils.validation import check_is_fitted
+
+from specialk_gpu._result import SelectionPath
+from specialk_gpu._storage import OnDevice, on_host
+from specialk_gpu.backend.typing import Array
+from specialk_gpu.selection.merging import Tree
+
+__all__ = ["Fitted"]
+
+
+class Late:
+    """A fitted attribute that is copied from the device to the host when it is first read.
+
+    Its value is stored in the instance's dictionary under its own name, like any attribute.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, model: Fitted | None, owner: type) -> Any:
+        found = {} if model is None else vars(model)
+        if self.name not in found:
+            msg = f"{owner.__name__!r} object has no attribute {self.name!r}"
+            raise AttributeError(msg)
+        if isinstance(found[self.name], OnDevice):
+            found[self.name] = on_host(found[self.name])
+        return found[self.name]
+
+    def __set__(self, model: Fitted, value: object) -> None:
+        vars(model)[self.name] = value
+
+
+class Fitted:
+    """The attributes of a fitted estimator, described in `specialk_gpu.SpecialK`, and its tree."""
+
+    backend: str
+    labels_: Array
+    n_clusters_: int
+    path_: SelectionPath
+    limit_reached_: bool
+    eigenvalues_: Array
+    residuals_: Array
+    radius_: float | None
+    n_graph_components_: int
+    n_features_in_: int
+    eigen_solver_: str
+    backend_: str
+    timings_: dict[str, float]
+    _settings: dict[str, Any]  # the parameters at the time of the fit
+    _distinct: Array | None  # the first of each group of equal rows, if any are equal
+    _tree: Tree | None
+    _fit_X: Array | OnDevice | None  # the fitted rows
+    _fit_labels: Array | OnDevice  # the labels of these rows
+
+    embedding_ = Late()
+    affinity_matrix_ = Late()
+    membership_ = Late()
+
+    @property
+    def tree_(self) -> Tree:
+        """The tree of clusters; described under the attributes of `SpecialK`."""
+        check_is_fitted(self, "labels_")
+        if self._tree is None:
+            msg = (
+                'there is no tree_ for criterion="zz_top": k-means starts anew for each k, so its '
+                'clusters are not nested. Use labels_at(k), or criterion="cut".'
+            )
+            raise AttributeError(msg)
+        return self._tree
+
+    def labels_at(self, k: int) -> Array:
+        """Return the labels of a clustering into k clusters.
+
+        Parameters
+        ----------
+        k : int
+            At most the number of leaves of ``tree_``; for criterion="zz_top" a k of the path.
+
+        Returns
+        -------
+        int32 array of shape (m,)
+            Cluster 0 is the largest. Levels of the tree are nested: below `n_clusters_` the
+            clusters are unions of those in `labels_`, above it they are parts of them.
+
+        Raises
+        ------
+        TypeError
+            If k is not an integer.
+        ValueError
+            If there is no clustering into k clusters.
+        NotFittedError
+            Before `fit`.
+        """
+        check_is_fitted(self, "labels_")
+        if not isinstance(k, Integral):
+            msg = f"k must be an integer, got {k!r}."
+            raise TypeError(msg)
+        if self._tree is not None:
+            if not 1 <= k <= self._tree.n_leaves:
+                msg = f"k must lie between 1 and {self._tree.n_leaves}, got {k}."
+                raise ValueError(msg)
+            return self._tree.labels(k)
+        step = next((step for step in self.path_ if step.k == k), None)
+        if step is None:
+            known = [step.k for step in self.path_]
+            msg = f"k must be a number of clusters on the path, {known}, got {k}."
+            raise ValueError(msg)
+        return step.labels
