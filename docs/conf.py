@@ -43,6 +43,15 @@ autodoc_typehints = "none"  # the docstrings give type and shape
 autosummary_generate = True
 numpydoc_class_members_toctree = False
 numpydoc_show_class_members = False
+numpydoc_validation_checks = {  # of every public name; see numpydoc's list
+    "all",
+    *("ES01", "EX01", "SA01"),  # a long description, an example, and "See Also" where they help
+}
+numpydoc_validation_exclude = {
+    # named tuples document attributes, not parameters; scikit-learn wrote `fit_predict`
+    r"\.(Candidate|ClusterStats|Eigenpairs|Gap|KMeans|Neighbors|RadiusGraph|SelectionPath)$",
+    r"\.(Sweep|Tree|SpecialK\.fit_predict)$",
+}
 
 html_theme = "furo"
 html_title = f"specialk_gpu {version}"

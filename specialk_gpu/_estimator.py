@@ -86,7 +86,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         Distance between rows. "cosine" first scales each row to length 1. For other metrics, pass
         a precomputed graph.
     n_components : int or "auto", default="auto"
-        n, the number of eigenpairs, at most m - 1. "auto" takes as many as there are fragments;
+        The number of eigenpairs, n, at most m - 1. "auto" takes as many as there are fragments;
         for criterion="zz_top" it takes 200 below 5,000 rows and 1,000 from there on. The more
         eigenpairs, the finer the splits that the ZZ Top Bound accepts.
     n_kmeans_components : int or None, default=50
@@ -270,11 +270,13 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             A NumPy or CuPy array, a list, a data frame, or a CUDA array of another library.
             float32 and float64 are kept; short integers become float32, everything else
             float64. A sparse matrix is accepted only with affinity="precomputed". X is not changed.
-        y : ignored
+        y : object
+            Ignored; scikit-learn passes it.
 
         Returns
         -------
         self
+            The fitted estimator.
 
         Raises
         ------

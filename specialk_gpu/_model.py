@@ -67,7 +67,7 @@ class FittedModel(Fitted):
 
         Parameters
         ----------
-        X
+        X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
             See `predict`.
 
         Returns
@@ -134,10 +134,12 @@ class FittedModel(Fitted):
         Parameters
         ----------
         path : str or path
+            The .npz file.
 
         Returns
         -------
         SpecialK
+            The fitted estimator.
 
         Raises
         ------

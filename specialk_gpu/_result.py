@@ -95,10 +95,13 @@ class SelectionPath(tuple[Candidate, ...]):
         return SelectionPath(steps, self.criterion)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return a pandas DataFrame with one row per k, without the labels.
+        """Return a pandas DataFrame with one row per k, without the labels; this needs pandas.
 
-        `log_p` decides; `log10_p` is the same number to base 10. Columns that the rule does not
-        use are left out. ``frame.attrs["criterion"]`` is the rule. This needs pandas.
+        Returns
+        -------
+        DataFrame
+            `log_p` decides; `log10_p` is the same number to base 10. Columns that the rule does not
+            use are left out. ``frame.attrs["criterion"]`` is the rule.
         """
         import pandas as pd
 

@@ -55,6 +55,7 @@ def path(model: Fitted, ax: Axes | None = None) -> Axes:
     Returns
     -------
     Axes
+        The axes that were drawn on.
     """
     check_is_fitted(model)
     ax = _axes(ax)
@@ -93,12 +94,15 @@ def spectrum(model: Fitted, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    model, ax
-        See `path`.
+    model : SpecialK
+        A fitted model.
+    ax : matplotlib Axes, optional
+        The axes to draw on; by default new ones.
 
     Returns
     -------
     Axes
+        The axes that were drawn on.
     """
     check_is_fitted(model)
     ax = _axes(ax)
@@ -118,12 +122,15 @@ def cluster_sizes(model: Fitted, ax: Axes | None = None) -> Axes:
 
     Parameters
     ----------
-    model, ax
-        See `path`.
+    model : SpecialK
+        A fitted model.
+    ax : matplotlib Axes, optional
+        The axes to draw on; by default new ones.
 
     Returns
     -------
     Axes
+        The axes that were drawn on.
     """
     check_is_fitted(model)
     ax = _axes(ax)
@@ -141,14 +148,17 @@ def pairs(model: Fitted, ax: Axes | None = None, *, k: int | None = None) -> Axe
 
     Parameters
     ----------
-    model, ax
-        See `path`.
+    model : SpecialK
+        A fitted model.
+    ax : matplotlib Axes, optional
+        The axes to draw on; by default new ones.
     k : int, optional
         A number of clusters that `labels_at` accepts; by default `n_clusters_`.
 
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Raises
     ------
@@ -183,8 +193,10 @@ def embedding(
 
     Parameters
     ----------
-    model, ax
-        See `path`.
+    model : SpecialK
+        A fitted model.
+    ax : matplotlib Axes, optional
+        The axes to draw on; by default new ones.
     points : array of shape (m, 2), optional
         Coordinates of the rows, such as the data themselves or a UMAP of them. By default the
         two leading principal components of the embedding D.
@@ -194,6 +206,7 @@ def embedding(
     Returns
     -------
     Axes
+        The axes that were drawn on.
     """
     check_is_fitted(model)
     ax = _axes(ax)
@@ -233,18 +246,21 @@ def members(
 
     Parameters
     ----------
-    model, ax
-        See `path`.
+    model : SpecialK
+        A fitted model.
     X : array of shape (m, height * width)
         The fitted rows.
     shape : tuple of two int
         Height and width of the images.
+    ax : matplotlib Axes, optional
+        The axes to draw on; by default new ones.
     n_members : int
         The number of images for each cluster.
 
     Returns
     -------
     Axes
+        The axes that were drawn on.
 
     Raises
     ------

@@ -125,7 +125,11 @@ def read_labels(
 
     Parameters
     ----------
-    path, key, header
+    path : str or path-like
+        The file.
+    key : str, optional
+        As in `read_matrix`.
+    header : bool, optional
         As in `read_matrix`.
 
     Returns
@@ -160,7 +164,7 @@ def write_labels(path: str | Path, labels: ArrayLike) -> None:
     ----------
     path : str or path-like
         The file to write. An existing file is replaced.
-    labels : array-like of shape (n_samples,), integer
+    labels : int array-like of shape (n_samples,)
         The labels.
 
     Raises

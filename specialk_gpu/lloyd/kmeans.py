@@ -114,6 +114,7 @@ def kmeans(
     max_iter : int
         Limit on the iterations of each restart.
     random_state : int, RandomState or None
+        Seeds the starting centres and the swaps, on the host.
 
     Returns
     -------

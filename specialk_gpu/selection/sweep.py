@@ -77,6 +77,7 @@ def decide(
     Returns
     -------
     int
+        The chosen k.
 
     Raises
     ------
@@ -151,10 +152,12 @@ def sweep(
     n_init : int
         Restarts of k-means for each k; each round of swaps makes a third as many, and none for 1.
     random_state : int, RandomState or None
+        Seeds k-means for each k.
 
     Returns
     -------
     Sweep
+        The chosen k, its labels, and the path.
 
     Raises
     ------

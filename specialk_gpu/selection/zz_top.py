@@ -58,6 +58,7 @@ def cluster_stats(D: Array, labels: Array, n_clusters: int) -> ClusterStats:
     Parameters
     ----------
     D : array of shape (m, n)
+        The embedding.
     labels : int array of shape (m,)
         Values 0, ..., n_clusters - 1, on the device of `D`.
     n_clusters : int
@@ -255,6 +256,11 @@ def attainable_log_p(n_rows: int, n_columns: int) -> float:
         Number of rows of D.
     n_columns : int
         Number of columns of D.
+
+    Returns
+    -------
+    float
+        Natural logarithm; 0 with fewer than two rows, or no column.
     """
     if n_rows < 2 or n_columns < 1:
         return 0.0

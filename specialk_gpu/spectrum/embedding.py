@@ -33,6 +33,7 @@ def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None
     Returns
     -------
     array of shape (m, n') with n' <= n, of the dtype of `vectors`
+        The embedding D.
 
     Raises
     ------
