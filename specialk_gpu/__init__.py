@@ -13,15 +13,11 @@ from specialk_gpu._version import __version__
 if TYPE_CHECKING:
     from specialk_gpu._estimator import SpecialK
     from specialk_gpu._result import CalibrationWarning, LimitWarning, PowerWarning
-    from specialk_gpu.graph.affinity import (
-        GraphWarning,
-        affinity_matrix,
-        knn_graph,
-        neighbors_graph,
-        radius_graph,
-    )
     from specialk_gpu.graph.duplicates import DuplicateRowsWarning
+    from specialk_gpu.graph.knn import GraphWarning, knn_graph, neighbors_graph
     from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
+    from specialk_gpu.graph.precomputed import affinity_matrix
+    from specialk_gpu.graph.radius import radius_graph
     from specialk_gpu.lloyd.kmeans import kmeans
     from specialk_gpu.selection.cut_test import cut_test
     from specialk_gpu.selection.sweep import decide, sweep
@@ -35,10 +31,10 @@ _HOME = {
     "CalibrationWarning": "_result",
     "ConvergenceError": "spectrum.convergence",
     "DuplicateRowsWarning": "graph.duplicates",
-    "GraphWarning": "graph.affinity",
+    "GraphWarning": "graph.knn",
     "LimitWarning": "_result",
     "PowerWarning": "_result",
-    "affinity_matrix": "graph.affinity",
+    "affinity_matrix": "graph.precomputed",
     "attainable_log_p": "selection.zz_top",
     "cluster_stats": "selection.zz_top",
     "cut_test": "selection.cut_test",
@@ -46,11 +42,11 @@ _HOME = {
     "eigenpairs": "spectrum.eigenpairs",
     "embed": "spectrum.embedding",
     "kmeans": "lloyd.kmeans",
-    "knn_graph": "graph.affinity",
+    "knn_graph": "graph.knn",
     "nearest_neighbors": "graph.neighbors",
     "neighbors_among": "graph.neighbors",
-    "neighbors_graph": "graph.affinity",
-    "radius_graph": "graph.affinity",
+    "neighbors_graph": "graph.knn",
+    "radius_graph": "graph.radius",
     "sweep": "selection.sweep",
     "zz_top": "selection.zz_top",
 }

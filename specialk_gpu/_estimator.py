@@ -28,12 +28,9 @@ from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
-from specialk_gpu.graph.affinity import (
-    METRICS,
-    WEIGHTS,
-    affinity_matrix,
-    in_metric,
-)
+from specialk_gpu.graph.features import METRICS, in_metric
+from specialk_gpu.graph.knn import WEIGHTS
+from specialk_gpu.graph.precomputed import affinity_matrix
 from specialk_gpu.graph.rows import Rows, without_duplicates
 from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS

@@ -16,7 +16,7 @@ from specialk_gpu._validation import output_converter, to_backend, validate_inpu
 from specialk_gpu._version import __version__
 from specialk_gpu.backend import get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
-from specialk_gpu.graph.affinity import (
+from specialk_gpu.graph.features import (
     in_metric,
 )
 

@@ -7,8 +7,9 @@ import numpy as np
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.affinity import GraphWarning, rows_of_entries
+from specialk_gpu.graph.knn import GraphWarning
 from specialk_gpu.graph.neighbors import neighbors_among
+from specialk_gpu.graph.precomputed import rows_of_entries
 
 __all__ = ["shares_of_neighbors", "shares_of_similarities"]
 

@@ -14,11 +14,8 @@ from specialk_gpu._progress import Clock
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._warn import warn
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
-from specialk_gpu.graph.affinity import (
-    GraphWarning,
-    knn_graph_of,
-    radius_graph_of,
-)
+from specialk_gpu.graph.knn import GraphWarning, knn_graph_of
+from specialk_gpu.graph.radius import radius_graph_of
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree

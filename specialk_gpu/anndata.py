@@ -10,7 +10,8 @@ import numpy as np
 from specialk_gpu._estimator import SpecialK
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import backend_of
-from specialk_gpu.graph.affinity import affinity_matrix, normalised
+from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.precomputed import affinity_matrix
 
 __all__ = ["cluster"]
 

@@ -25,7 +25,7 @@ from scipy import sparse
 from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
-from specialk_gpu.graph.affinity import normalised
+from specialk_gpu.graph.knn import normalised
 from specialk_gpu.spectrum import chebyshev, filter, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed
 

@@ -10,8 +10,9 @@ from sklearn.neighbors import NearestNeighbors
 
 from specialk_gpu import affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
-from specialk_gpu.graph import affinity as graph
-from specialk_gpu.graph.affinity import normalised, refuse_edges
+from specialk_gpu.graph import knn as graph
+from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.radius import refuse_edges
 
 normal = np.random.default_rng(0).normal
 DATA = {

@@ -13,7 +13,7 @@ from specialk_gpu import eigenpairs, embed, radius_graph, sweep
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.graph import neighbors
-from specialk_gpu.graph.affinity import knn_graph
+from specialk_gpu.graph.knn import knn_graph
 
 pytestmark = pytest.mark.gpu
 

@@ -13,7 +13,7 @@ from benchmarks.baselines import eigengap, stsc
 from benchmarks.paper.rivals import RIVALS
 from specialk_gpu import SpecialK, decide, eigenpairs, embed, knn_graph, radius_graph, sweep
 from specialk_gpu.datasets import NOISE_LEVELS, SHAPES, make_shape
-from specialk_gpu.graph.affinity import normalised
+from specialk_gpu.graph.knn import normalised
 
 __all__ = ["GRAPHS", "TRUE_K", "figure2", "figure2_tasks", "figure3", "figure3_tasks"]
 

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from benchmarks.suite import SIZES
 from specialk_gpu.backend import get_backend
 from specialk_gpu.datasets import load_mnist, make_shape
-from specialk_gpu.graph.affinity import knn_graph
+from specialk_gpu.graph.knn import knn_graph
 from specialk_gpu.spectrum.eigenpairs import eigenpairs
 from specialk_gpu.spectrum.embedding import embed
 

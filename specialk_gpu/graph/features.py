@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["features", "unit_rows"]
+__all__ = ["METRICS", "features", "in_metric", "unit_rows"]
 
+METRICS = ("euclidean", "cosine")
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
 
 
@@ -77,3 +78,11 @@ def unit_rows(X: Array) -> Array:
     out = xp.ascontiguousarray(X / largest[:, None])  # squares stay within range
     out /= xp.sqrt((out * out).sum(axis=1))[:, None]
     return out
+
+
+def in_metric(X: Array, metric: str) -> Array:
+    """Return checked rows X, scaled to length 1 if `metric` is "cosine"."""
+    if metric not in METRICS:
+        msg = f"metric must be one of {METRICS}, got {metric!r}."
+        raise ValueError(msg)
+    return unit_rows(X) if metric == "cosine" else X

@@ -1,16 +1,137 @@
-"""Pairs of rows within a radius."""
+"""The radius graph W_R: all pairs within a radius, counted first, then listed."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from specialk_gpu.backend import backend_of, map_tiles
-from specialk_gpu.backend.typing import Array
+from specialk_gpu.backend import backend_of, map_tiles, on_its_device
+from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.distances import Search, prepare
+from specialk_gpu.graph.features import features, in_metric
+from specialk_gpu.graph.knn import MAX_EDGES
+from specialk_gpu.graph.rows import Rows
 
-__all__ = ["PairsWithin", "count_within", "list_within", "pairs_within"]
+__all__ = [
+    "PairsWithin",
+    "RadiusGraph",
+    "count_within",
+    "list_within",
+    "pairs_within",
+    "radius_graph",
+    "radius_graph_of",
+    "refuse_edges",
+]
+
+
+class RadiusGraph(NamedTuple):
+    """The radius graph W_R, and the radius ε that it was built with."""
+
+    affinity: Sparse
+    radius: float
+
+
+@on_its_device
+def radius_graph(
+    X: ArrayLike,
+    n_neighbors: int = 10,
+    *,
+    coverage: float = 0.99,
+    radius: float | None = None,
+    metric: str = "euclidean",
+) -> RadiusGraph:
+    r"""Build W_R, the binary adjacency matrix of the ε-neighbourhood graph.
+
+    ε is the smallest radius at which at least :math:`\lceil coverage \cdot m \rceil` rows have
+    `n_neighbors` other rows within ε [HD19, section 4]. An isolated row becomes a row of zeros.
+
+    Parameters
+    ----------
+    X : array-like of shape (m, d)
+        See `features`.
+    n_neighbors : int
+        Neighbours that define ε, from 1 to m - 1.
+    coverage : float
+        Share of the rows that must have them within ε, in (0, 1].
+    radius : float, optional
+        Use this ε instead of the computed one.
+    metric : {"euclidean", "cosine"}
+        See `knn_graph`. With "cosine", ε is a distance between rows of length 1.
+
+    Returns
+    -------
+    RadiusGraph
+        The csr_matrix (m, m) of float64 ones, from SciPy or CuPy, and ε.
+
+    Raises
+    ------
+    MemoryError
+        If the edges, which are counted first, do not fit. The message names edges, bytes and ε.
+
+    Notes
+    -----
+    Costs two passes of :math:`2 m^2 d` operations, in addition to the search for ε.
+    """
+    if not 0 < coverage <= 1:
+        msg = f"coverage must lie in (0, 1], got {coverage}."
+        raise ValueError(msg)
+    return radius_graph_of(Rows(in_metric(features(X), metric)), n_neighbors, coverage, radius)
+
+
+def radius_graph_of(
+    rows: Rows, n_neighbors: int, coverage: float, radius: float | None = None
+) -> RadiusGraph:
+    """Return the graph W_R of rows, as `radius_graph` does."""
+    bk, m = backend_of(rows.X), len(rows)
+    xp = bk.xp
+    if radius is None:
+        kth = xp.sort(rows.neighbors(n_neighbors).distances[:, -1])
+        radius = float(kth[math.ceil(coverage * m) - 1])  # host waits
+    elif not (radius > 0 and math.isfinite(radius)):
+        msg = f"radius must be a positive number, got {radius}."
+        raise ValueError(msg)
+    X, unit = rows.in_range()
+    pairs = pairs_within(X, _largest_square(radius / unit))
+    ends = xp.zeros(m + 1, dtype=np.int64)
+    ends[1:] = xp.cumsum(count_within(pairs))
+    on_host = bk.to_numpy(ends)  # host waits
+    refuse_edges(int(on_host[-1]), bk.free_memory(), radius)
+    indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
+    data = xp.ones(indices.size)
+    return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
+
+
+def _largest_square(radius: float) -> float:
+    """Return the largest number whose rounded square root is at most `radius`."""
+    radius = min(radius, 1e150)  # no pair within range is farther apart
+    square = radius * radius
+    while math.sqrt(math.nextafter(square, math.inf)) <= radius:
+        square = math.nextafter(square, math.inf)
+    return square
+
+
+def refuse_edges(n_edges: int, free: int, radius: float) -> None:
+    """Raise MemoryError if a graph of `n_edges` stored entries does not fit."""
+    needed = 12 * n_edges
+    remedy = (
+        "Lower `coverage` or `n_neighbors`, or use affinity='nearest_neighbors', "
+        "whose graph has at most 2 m n_neighbors edges."
+    )
+    if n_edges > MAX_EDGES:
+        msg = (
+            f"the radius graph has {n_edges:,} edges ({needed:,} bytes) at ε = {radius:.6g}, "
+            f"more than the {MAX_EDGES:,} that 32-bit indices can number. {remedy}"
+        )
+        raise MemoryError(msg)
+    if needed > 0.8 * free:
+        msg = (
+            f"the radius graph has {n_edges:,} edges at ε = {radius:.6g} and needs {needed:,} "
+            f"bytes, but {free:,} are free. {remedy}"
+        )
+        raise MemoryError(msg)
 
 
 class PairsWithin(NamedTuple):

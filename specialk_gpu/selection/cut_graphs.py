@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.affinity import knn_graph_of, normalised, symmetric_graph
+from specialk_gpu.graph.knn import knn_graph_of, normalised, symmetric_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (

@@ -32,8 +32,8 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.affinity import affinity_matrix
 from specialk_gpu.graph.features import features
+from specialk_gpu.graph.precomputed import affinity_matrix
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import (

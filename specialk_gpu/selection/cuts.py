@@ -9,7 +9,7 @@ import numpy as np
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.cpu.threads import map_chunks
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.affinity import rows_of_entries
+from specialk_gpu.graph.precomputed import rows_of_entries
 from specialk_gpu.selection.walks import CutGraph, walk
 from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_pairs
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.affinity import normalised, rows_of_entries
+from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.precomputed import rows_of_entries
 
 __all__ = ["CutGraph", "connected_parts", "prepare", "walk"]
 

@@ -125,8 +125,8 @@ def eigenpairs(
     Notes
     -----
     "chebyshev" needs a handful of filters, each of :math:`O(m n^2)` operations in matrix
-    products, and memory for up to three and a half blocks of m × 1.15 n. Method: Zhou, Saad, Tiago &
-    Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
+    products, and memory for up to three and a half blocks of m × 1.15 n. Method: Zhou, Saad,
+    Tiago & Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
     iteration, 2006.
 
     Examples

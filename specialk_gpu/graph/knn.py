@@ -1,43 +1,25 @@
-"""Similarity graphs: W_C (nearest neighbours), W_R (radius), and affinities given by the user."""
+"""The graph W_C of nearest neighbours, and the normalisation of graphs."""
 
 from __future__ import annotations
 
-import math
 from types import ModuleType
-from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.features import features, unit_rows
-from specialk_gpu.graph.radius import count_within, list_within, pairs_within
+from specialk_gpu.graph.features import features, in_metric
 from specialk_gpu.graph.rows import Rows
 
-__all__ = [
-    "GraphWarning",
-    "RadiusGraph",
-    "affinity_matrix",
-    "knn_graph",
-    "neighbors_graph",
-    "radius_graph",
-]
+__all__ = ["GraphWarning", "knn_graph", "neighbors_graph"]
 
 WEIGHTS = ("connectivity", "distance")
-METRICS = ("euclidean", "cosine")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
 
 
 class GraphWarning(UserWarning):
     """The graph has isolated rows, several components, or fewer neighbours than requested."""
-
-
-class RadiusGraph(NamedTuple):
-    """The radius graph W_R, and the radius ε that it was built with."""
-
-    affinity: Sparse
-    radius: float
 
 
 @on_its_device
@@ -93,14 +75,6 @@ def knn_graph_of(rows: Rows, n_neighbors: int, weights: str = "connectivity") ->
     found = rows.neighbors(n_neighbors)
     data = None if weights == "connectivity" else found.distances
     return normalised(symmetric_graph(backend_of(rows.X), found.indices, data))
-
-
-def in_metric(X: Array, metric: str) -> Array:
-    """Return checked rows X, scaled to length 1 if `metric` is "cosine"."""
-    if metric not in METRICS:
-        msg = f"metric must be one of {METRICS}, got {metric!r}."
-        raise ValueError(msg)
-    return unit_rows(X) if metric == "cosine" else X
 
 
 @on_its_device
@@ -229,175 +203,3 @@ def normalised(G: Sparse) -> Sparse:
     row = xp.searchsorted(G.indptr, xp.arange(G.nnz), side="right") - 1
     G.data *= scale[row] * scale[G.indices]
     return G
-
-
-@on_its_device
-def radius_graph(
-    X: ArrayLike,
-    n_neighbors: int = 10,
-    *,
-    coverage: float = 0.99,
-    radius: float | None = None,
-    metric: str = "euclidean",
-) -> RadiusGraph:
-    r"""Build W_R, the binary adjacency matrix of the ε-neighbourhood graph.
-
-    ε is the smallest radius at which at least :math:`\lceil coverage \cdot m \rceil` rows have
-    `n_neighbors` other rows within ε [HD19, section 4]. An isolated row becomes a row of zeros.
-
-    Parameters
-    ----------
-    X : array-like of shape (m, d)
-        See `features`.
-    n_neighbors : int
-        Neighbours that define ε, from 1 to m - 1.
-    coverage : float
-        Share of the rows that must have them within ε, in (0, 1].
-    radius : float, optional
-        Use this ε instead of the computed one.
-    metric : {"euclidean", "cosine"}
-        See `knn_graph`. With "cosine", ε is a distance between rows of length 1.
-
-    Returns
-    -------
-    RadiusGraph
-        The csr_matrix (m, m) of float64 ones, from SciPy or CuPy, and ε.
-
-    Raises
-    ------
-    MemoryError
-        If the edges, which are counted first, do not fit. The message names edges, bytes and ε.
-
-    Notes
-    -----
-    Costs two passes of :math:`2 m^2 d` operations, in addition to the search for ε.
-    """
-    if not 0 < coverage <= 1:
-        msg = f"coverage must lie in (0, 1], got {coverage}."
-        raise ValueError(msg)
-    return radius_graph_of(Rows(in_metric(features(X), metric)), n_neighbors, coverage, radius)
-
-
-def radius_graph_of(
-    rows: Rows, n_neighbors: int, coverage: float, radius: float | None = None
-) -> RadiusGraph:
-    """Return the graph W_R of rows, as `radius_graph` does."""
-    bk, m = backend_of(rows.X), len(rows)
-    xp = bk.xp
-    if radius is None:
-        kth = xp.sort(rows.neighbors(n_neighbors).distances[:, -1])
-        radius = float(kth[math.ceil(coverage * m) - 1])  # host waits
-    elif not (radius > 0 and math.isfinite(radius)):
-        msg = f"radius must be a positive number, got {radius}."
-        raise ValueError(msg)
-    X, unit = rows.in_range()
-    pairs = pairs_within(X, _largest_square(radius / unit))
-    ends = xp.zeros(m + 1, dtype=np.int64)
-    ends[1:] = xp.cumsum(count_within(pairs))
-    on_host = bk.to_numpy(ends)  # host waits
-    refuse_edges(int(on_host[-1]), bk.free_memory(), radius)
-    indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
-    data = xp.ones(indices.size)
-    return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
-
-
-def _largest_square(radius: float) -> float:
-    """Return the largest number whose rounded square root is at most `radius`."""
-    radius = min(radius, 1e150)  # no pair within range is farther apart
-    square = radius * radius
-    while math.sqrt(math.nextafter(square, math.inf)) <= radius:
-        square = math.nextafter(square, math.inf)
-    return square
-
-
-def refuse_edges(n_edges: int, free: int, radius: float) -> None:
-    """Raise MemoryError if a graph of `n_edges` stored entries does not fit."""
-    needed = 12 * n_edges
-    remedy = (
-        "Lower `coverage` or `n_neighbors`, or use affinity='nearest_neighbors', "
-        "whose graph has at most 2 m n_neighbors edges."
-    )
-    if n_edges > MAX_EDGES:
-        msg = (
-            f"the radius graph has {n_edges:,} edges ({needed:,} bytes) at ε = {radius:.6g}, "
-            f"more than the {MAX_EDGES:,} that 32-bit indices can number. {remedy}"
-        )
-        raise MemoryError(msg)
-    if needed > 0.8 * free:
-        msg = (
-            f"the radius graph has {n_edges:,} edges at ε = {radius:.6g} and needs {needed:,} "
-            f"bytes, but {free:,} are free. {remedy}"
-        )
-        raise MemoryError(msg)
-
-
-def rows_of_entries(W: Sparse, name: str) -> Array:
-    """Return the row of each entry of a CSR matrix; raise ValueError if one is not a similarity."""
-    xp = backend_of(W).xp
-    row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
-    wrong = xp.flatnonzero(~(xp.isfinite(W.data) & (W.data >= 0)))
-    if wrong.size:
-        at = int(wrong[0])
-        msg = (
-            f"{name} must be finite and not negative, got "
-            f"{float(W.data[at])} at row {int(row[at])}, column {int(W.indices[at])}."
-        )
-        raise ValueError(msg)
-    return row
-
-
-@on_its_device
-def affinity_matrix(W: Any) -> Sparse:
-    """Check an affinity matrix and return it as a symmetric CSR matrix of float64.
-
-    Parameters
-    ----------
-    W : sparse matrix or array of shape (m, m)
-        Similarities, not distances: finite, not negative, and symmetric up to round-off, which
-        is averaged away. Any format of SciPy or CuPy. `W` is not changed.
-
-    Returns
-    -------
-    csr_matrix of shape (m, m), float64
-        With sorted indices, and without explicit zeros or duplicate entries.
-
-    Raises
-    ------
-    ValueError
-        If `W` is not square, not symmetric or empty, or has an entry that is negative or not
-        finite; the message names the first.
-    TypeError
-        If `W` is neither a sparse matrix nor an array.
-    """
-    if not hasattr(W, "ndim"):
-        msg = f"an affinity matrix must be a sparse matrix or an array, got {type(W).__name__}."
-        raise TypeError(msg)
-    bk = backend_of(W)
-    if W.ndim != 2 or W.shape[0] != W.shape[1]:
-        msg = (
-            f"affinity='precomputed' expects a square matrix of similarities, got shape "
-            f"{tuple(W.shape)}. For features, choose another affinity."
-        )
-        raise ValueError(msg)
-    if not bk.sparse.issparse(W):
-        W = W.astype(np.float64)  # CuPy has no sparse matrices of integers or float16
-    W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
-    W.sum_duplicates()
-    rows_of_entries(W, "affinity entries")
-    W.eliminate_zeros()
-    if W.nnz == 0:
-        msg = f"the affinity matrix of shape {tuple(W.shape)} has no entries above zero."
-        raise ValueError(msg)
-    difference = W - W.T
-    gap = float(abs(difference).max()) if difference.nnz else 0.0
-    largest = float(W.data.max())
-    if gap > 1e-8 * largest:
-        msg = (
-            f"the affinity matrix must be symmetric, got |W - Wᵀ| up to {gap:.3g} with entries "
-            f"up to {largest:.3g}. Symmetrise it first, for instance (W + W.T) / 2."
-        )
-        raise ValueError(msg)
-    if gap > 0:
-        W = bk.sparse.csr_matrix((W + W.T) * 0.5)
-    W.sort_indices()
-    return W
