@@ -30,7 +30,7 @@ from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.graph.features import METRICS, in_metric
 from specialk_gpu.graph.knn import WEIGHTS
-from specialk_gpu.graph.precomputed import affinity_matrix
+from specialk_gpu.graph.precomputed import symmetric_affinity
 from specialk_gpu.graph.rows import Rows, without_duplicates
 from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
@@ -312,7 +312,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
 
         rows, group = None, None
         if self.affinity == "precomputed":
-            W, radius = affinity_matrix(X), None
+            W, radius = symmetric_affinity(X), None
             check_counts(self, W.shape[0], "rows")
         else:
             with memory_explained(bk, "graph"):

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import is_device_array
+from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import SHORT_DTYPES, features
 
@@ -43,6 +44,7 @@ def validate_input(
         Stores the number and the names of the columns; if `fitted`, compares them instead.
     bk : module
     X : array-like of shape (m, d), or sparse
+        A sparse matrix becomes CSR, and is checked whole.
     precomputed : bool
         Whether X holds similarities (which may be sparse) or is a NetworkX or igraph graph.
     fitted : bool
@@ -65,6 +67,9 @@ def validate_input(
             "instance with sklearn.decomposition.TruncatedSVD."
         )
         raise TypeError(msg)
+    if bk.sparse.issparse(X) or sparse.issparse(X):
+        whole: Any = intact_csr(X, "X")
+        X = whole
     min_rows = 1 if fitted else 2
     if on_device and precomputed:
         if X.shape[0] < min_rows:
@@ -81,10 +86,17 @@ def validate_input(
         X,
         reset=not fitted,
         accept_sparse=precomputed,
-        dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
+        dtype=_dtypes_kept(dtype, precomputed),
         ensure_all_finite=not precomputed,
         ensure_min_samples=min_rows,
     )
+
+
+def _dtypes_kept(dtype: str, precomputed: bool) -> list[type]:  # noqa: FBT001
+    """Return what X may be made of after the check; another dtype becomes the first of these."""
+    if precomputed:  # the dtype tells how much round-off to allow
+        return [np.float64, np.float32, np.float16]
+    return [np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64]
 
 
 def to_backend(bk: Backend, X: Array | Sparse) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components
@@ -118,7 +119,7 @@ def eigenpairs(
     Raises
     ------
     ValueError
-        If an argument is out of range, or `W` is not square or not finite.
+        If an argument is out of range, or `W` is damaged, not square or not finite.
     TypeError
         If `W` is not sparse, or `n` is not an integer.
 
@@ -140,7 +141,7 @@ def eigenpairs(
     """
     bk = backend_of(W)
     _check(bk, W, n, solver, tol)
-    W, exponent = _within_range(bk, bk.sparse.csr_matrix(W))
+    W, exponent = _within_range(bk, intact_csr(W, "W"))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     settings = Settings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)
