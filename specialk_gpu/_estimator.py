@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from specialk_gpu._model import FittedModel
+from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._progress import Clock, show_progress
 from specialk_gpu._stages import (
     by_cut,
@@ -36,9 +36,6 @@ from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
 __all__ = ["SpecialK"]
-
-
-NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 
 
 class SpecialK(FittedModel, ClusterMixin, BaseEstimator):

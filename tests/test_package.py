@@ -27,7 +27,7 @@ FLOORS = [
     {"_progress", "_version", "_warn"},
     {"backend"},
     {"graph", "spectrum", "lloyd", "_result"},
-    {"selection", "_environment"},
+    {"selection", "_environment", "_schema"},
     {"_storage"},
     {"_validation", "_prediction", "_fitted"},
     {"inspection"},
