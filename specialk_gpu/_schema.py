@@ -29,7 +29,7 @@ from scipy import sparse
 
 from specialk_gpu.backend.intact import intact_csr
 
-__all__ = ["check_content", "check_headers", "check_model"]
+__all__ = ["check_model"]
 
 
 class Field(NamedTuple):
@@ -120,33 +120,18 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
-def check_headers(headers: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> dict[str, int]:
-    """Check the dtypes and shapes of all arrays; they need not have been read.
-
-    Parameters
-    ----------
-    headers : mapping of str to (dtype, shape)
-
-    Returns
-    -------
-    dict of str to int
-        The sizes by name.
-
-    Raises
-    ------
-    ValueError
-        If an array is unknown, missing or of the wrong dtype, or if shapes do not agree.
-    """
+def _check_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Check the names, dtypes and shapes of all arrays, and return the sizes by name."""
     optional = {"_fit_X", "_distinct", "feature_names_in_"}
     optional |= {name for name in ARRAYS if name.startswith("_tree.")}
-    for name in headers:
+    for name in arrays:
         _must(name in ARRAYS, f"it holds {name!r}, which no model has")
     sizes: dict[str, int] = {}
     for name, field in ARRAYS.items():
-        if name not in headers:
+        if name not in arrays:
             _must(name in optional, f"it does not hold {name}")
             continue
-        dtype, shape = headers[name]
+        dtype, shape = arrays[name].dtype, arrays[name].shape
         kind = "U" if dtype.kind == "U" and dtype.itemsize else f"{dtype.kind}{dtype.itemsize}"
         _must(kind in field.dtypes.split(), f"{name} must be of {field.dtypes}, got {dtype.str!r}")
         words = field.shape.split()
@@ -162,14 +147,8 @@ def check_headers(headers: Mapping[str, tuple[np.dtype, tuple[int, ...]]]) -> di
     return sizes
 
 
-def check_content(content: Any) -> None:
-    """Check the JSON text of a file, without its arrays: what there is, and of which types.
-
-    Raises
-    ------
-    ValueError
-        If something is unknown, missing, or of another type.
-    """
+def _check_content(content: Any) -> None:
+    """Check the JSON text without its arrays: what there is, and of which types."""
     _must(isinstance(content["parameters"], dict), "its parameters must be an object")
     state = content["state"]
     _must(isinstance(state, dict), "its state must be an object")
@@ -222,8 +201,8 @@ def check_model(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> No
     ValueError
         If an array or a value does not fit; the message names it.
     """
-    check_content(content)
-    sizes = check_headers({name: (array.dtype, array.shape) for name, array in arrays.items()})
+    _check_content(content)
+    sizes = _check_shapes(arrays)
     for name, array in arrays.items():
         _check_values(name, array, sizes)
     state, m, u = content["state"], sizes["m"], sizes["u"]

@@ -24,7 +24,7 @@ from numpy.lib import format as npy
 from scipy import sparse
 
 from specialk_gpu._result import Candidate, SelectionPath
-from specialk_gpu._schema import check_content, check_headers, check_model
+from specialk_gpu._schema import check_model
 from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.selection.merging import Tree
 
@@ -174,7 +174,7 @@ def load(path: str | Path, kind: str, check: Check) -> tuple[dict[str, Any], dic
         warnings.simplefilter("error")  # a warning of NumPy also means that the file is damaged
         try:
             arrays = _read(stream)
-            content = _header_of(str(arrays.pop("content")))
+            content = _json_of(str(arrays.pop("content")))
             found = content["format"], content["class"]
             if found == (FORMAT, kind):
                 _check_all(arrays, content, check)
@@ -204,7 +204,7 @@ def _one_line(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _header_of(text: str) -> dict[str, Any]:
+def _json_of(text: str) -> dict[str, Any]:
     """Read the JSON text, which has no NaN or infinity, and check its outermost names."""
 
     def refuse(number: str) -> None:
@@ -220,9 +220,10 @@ def _header_of(text: str) -> dict[str, Any]:
 
 
 def _read(stream: IO[bytes]) -> dict[str, np.ndarray]:
-    """Read the arrays of an .npz file, each only after the headers of all have been checked.
+    """Read the arrays of an .npz file.
 
-    Nothing is compressed, so the arrays are not larger than the file.
+    The header of each is checked before anything is read, and together the arrays must not be
+    larger than the file. So a file cannot take more memory than it is large.
     """
     if not zipfile.is_zipfile(stream):
         msg = "it is not an .npz file"
@@ -230,33 +231,29 @@ def _read(stream: IO[bytes]) -> dict[str, np.ndarray]:
     size = stream.seek(0, os.SEEK_END)
     with zipfile.ZipFile(stream) as archive:
         members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
-        stored = [one.file_size for one in members.values() if one.compress_type == 0]
-        if not len(archive.infolist()) == len(stored) <= MOST_ARRAYS or sum(stored) > size:
-            msg = f"it must hold up to {MOST_ARRAYS} arrays of different names, not compressed"
+        if not len(archive.infolist()) == len(members) <= MOST_ARRAYS:
+            msg = f"it must hold up to {MOST_ARRAYS} arrays of different names"
             raise ValueError(msg)
-        headers = {}
+        if "content" not in members:
+            msg = "it does not hold content, the JSON text of a model"
+            raise ValueError(msg)
+        promised = sum(one.file_size for one in members.values())
+        if promised > size:
+            msg = f"its arrays must not be larger than the file ({size} bytes), got {promised}"
+            raise ValueError(msg)
         for name, one in members.items():
             with archive.open(one) as file:
-                headers[name] = _dtype_and_shape(name, file, one.file_size)
-        if headers.pop("content", None) is None:
-            msg = "it does not hold content"
-            raise ValueError(msg)
-        with archive.open(members["content"]) as file:
-            header = _header_of(str(npy.read_array(file)))
-        if header["format"] == FORMAT:
-            check_content(header)
-            check_headers(headers)
+                _check_promise(name, file, one.file_size)
         arrays = {}
         for name, one in members.items():
             with archive.open(one) as file:
                 array = npy.read_array(file)
-                file.read()  # at the end, the checksum is compared
             arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
     return arrays
 
 
-def _dtype_and_shape(name: str, file: IO[bytes], size: int) -> tuple[np.dtype, tuple[int, ...]]:
-    """Read the header of an array; raise ValueError if it promises another size than there is."""
+def _check_promise(name: str, file: IO[bytes], size: int) -> None:
+    """Raise a ValueError if the header of an array promises another size than there is."""
     try:
         version = npy.read_magic(file)
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
@@ -271,7 +268,6 @@ def _dtype_and_shape(name: str, file: IO[bytes], size: int) -> tuple[np.dtype, t
     if promised != size:
         msg = f"the header of {name} promises {promised} bytes, but there are {size}"
         raise ValueError(msg)
-    return dtype, shape
 
 
 def _of_strings(array: np.ndarray) -> np.ndarray:

@@ -337,7 +337,7 @@ def test_a_file_takes_no_more_memory_than_it_is_large(tmp_path, saved):
     arrays = {**saved[0], "content": np.array(json.dumps(saved[1]))}
     zeros = npy(np.zeros((200, 10**5)))  # 160 MB
     written = {
-        "not compressed": (zeros, zipfile.ZIP_DEFLATED),
+        "must not be larger than the file": (zeros, zipfile.ZIP_DEFLATED),
         "embedding_ promises 80000000000120 bytes": (shape_of("(9999999999999,)"), 0),
         "no negative shape": (shape_of("(-1, -8)"), 0),
     }
@@ -350,6 +350,20 @@ def test_a_file_takes_no_more_memory_than_it_is_large(tmp_path, saved):
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2e7
+
+
+def test_a_directory_that_promises_more_than_the_file_has_is_refused(tmp_path, saved):
+    path = tmp_path / "m.npz"
+    content = shape_of("(1000000000000,)")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in {**saved[0], "content": np.array(json.dumps(saved[1]))}.items():
+            archive.writestr(f"{name}.npy", content if name == "embedding_" else npy(array))
+        (one,) = (one for one in archive.filelist if one.filename == "embedding_.npy")
+        one.file_size = one.compress_size = len(content) + 8 * 10**12
+    with pytest.raises(
+        ValueError, match=r"must not be larger than the file \(\d+ bytes\), got 80000"
+    ):
+        SpecialK.load(path)
 
 
 def shape_of(shape, descr="'<f8'"):
@@ -439,7 +453,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
     with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
         SpecialK.load(path)
     np.savez(path, X=BLOBS)
-    with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
+    with pytest.raises(ValueError, match="m.npz is not a model .* it does not hold content"):
         SpecialK.load(path)
     np.save(tmp_path / "m.npy", BLOBS)
     with pytest.raises(ValueError, match="m.npy is not a model that was saved, or is damaged"):
