@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from numbers import Integral
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.random import RandomState
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._warn import warn
+from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.graph.knn import GraphWarning, knn_graph_of
 from specialk_gpu.graph.radius import radius_graph_of
@@ -21,13 +26,14 @@ from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
-from specialk_gpu.selection.sweep import sweep
+from specialk_gpu.selection.sweep import by_size, sweep
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs, eigenpairs
 from specialk_gpu.spectrum.embedding import embed
 
 __all__ = [
     "Fit",
+    "asked",
     "by_cut",
     "by_zz_top",
     "check_counts",
@@ -69,6 +75,22 @@ class Parameters(Protocol):
     n_init: int
     eigen_solver: str
     tol: float
+
+
+def asked(model: BaseEstimator) -> Any:
+    """Return the parameters of an estimator; NumPy's integers become Python's.
+
+    Raises
+    ------
+    TypeError
+        If a number is given as a truth value.
+    """
+    given = model.get_params(deep=False)
+    for name, value in given.items():
+        is_number = isinstance(value, Integral) and name not in ("full_path", "verbose")
+        if is_number and name != "random_state":
+            given[name] = as_integer(name, value, 1)
+    return SimpleNamespace(**given)
 
 
 def level(model: Parameters) -> float:
@@ -288,12 +310,27 @@ class Fit(NamedTuple):
     D: Array
 
     def spread(self, group: Array) -> Fit:
-        """Return the result for all rows: duplicates get the values of their distinct row."""
-        tree = None if self.tree is None else self.tree.spread(group)
+        """Return the result for all rows: duplicates get the values of their distinct row.
+
+        Clusters are numbered anew, because duplicates count for their sizes.
+        """
+        steps = []
+        for step in self.path:
+            labels, number = _by_size(step.labels[group], step.k)
+            steps.append(step.renumbered(labels, number))
+        labels, number = _by_size(self.labels[group], self.n_clusters)
         return self._replace(
-            labels=self.labels[group],
-            membership=self.membership[group],
-            tree=tree,
-            path=self.path.with_labels(lambda labels: labels[group]),
+            labels=labels,
+            membership=self.membership[group][:, backend_of(labels).asarray(np.argsort(number))],
+            tree=None if self.tree is None else self.tree.spread(group),
+            path=SelectionPath(steps, self.path.criterion),
             D=self.D[group],
         )
+
+
+def _by_size(labels: Array, k: int) -> tuple[Array, list[int]]:
+    """Return labels by decreasing size of the clusters, and the new number of each cluster."""
+    bk = backend_of(labels)
+    new, number = by_size(bk.xp, labels, k), bk.xp.empty(k, dtype=np.int64)
+    number[labels] = new
+    return new, bk.to_numpy(number).tolist()

@@ -116,8 +116,9 @@ def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private fu
 
     Edges without an attribute "weight" have weight 1. Any other object is returned unchanged.
     """
-    library = type(graph).__module__.partition(".")[0]
-    if library in ("networkx", "igraph"):
+    modules = [kind.__module__.partition(".")[0] for kind in type(graph).__mro__]
+    library = next((name for name in modules if name in ("networkx", "igraph")), "")
+    if library:
         if not allowed:
             msg = f"a graph of {library} needs affinity='precomputed'."
             raise TypeError(msg)

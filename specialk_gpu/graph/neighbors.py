@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.graph.features import features
-from specialk_gpu.graph.rows import Neighbors, Rows, check_n_neighbors, within_range
+from specialk_gpu.graph.rows import Neighbors, Rows, within_range
 from specialk_gpu.graph.search import search_new
 
 __all__ = ["Neighbors", "nearest_neighbors", "neighbors_among"]
@@ -95,7 +96,7 @@ def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> 
     if queries.shape[1] != X.shape[1]:
         msg = f"queries must have as many columns as X ({X.shape[1]}), got {queries.shape[1]}."
         raise ValueError(msg)
-    check_n_neighbors(n_neighbors, m, "the number of rows")
+    n_neighbors = as_integer("n_neighbors", n_neighbors, 1, m, "the number of rows")
     # The scale comes from X alone, so that a large query does not make other distances vanish.
     near_X, unit = within_range(bk, X)
     with np.errstate(over="ignore"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
@@ -193,8 +193,10 @@ def kmeans_batch(
     if len(seeds) != len(ks):
         msg = f"seeds must have one entry for each of {len(ks)} values in ks, got {len(seeds)}."
         raise ValueError(msg)
+    ks = [as_integer("n_clusters", k, 1, X.shape[0], "the number of rows") for k in ks]
+    n_init, max_iter = as_integer("n_init", n_init, 0), as_integer("max_iter", max_iter, 1)
     for k in ks:
-        _check_arguments(X, k, n_init, init, max_iter)
+        _check_arguments(X, k, n_init, init)
     many = X.shape[0] > MANY * SAMPLE_ROWS and init is None and n_init > 1
     n_small = sum(k <= SAMPLE_CLUSTERS for k in ks)
     if many and 0 < n_small < len(ks):  # only some are searched in a sample
@@ -227,35 +229,18 @@ def kmeans_batch(
     return _results(points, best, inertias, shift, unit)
 
 
-def _check_arguments(
-    X: Array, n_clusters: int, n_init: int, init: Array | None, max_iter: int
-) -> None:
+def _check_arguments(X: Array, n_clusters: int, n_init: int, init: Array | None) -> None:
     if X.ndim != 2 or X.shape[1] < 1:
         msg = f"X must have rows and columns, got shape {X.shape}."
         raise ValueError(msg)
     if X.dtype.kind not in "biuf":
         msg = f"X must hold real numbers, got {X.dtype}."
         raise ValueError(msg)
-    integers = {"n_clusters": n_clusters, "n_init": n_init, "max_iter": max_iter}
-    for name, value in integers.items():
-        if not isinstance(value, Integral):
-            msg = f"{name} must be an integer, got {value!r}."
-            raise TypeError(msg)
-    if not 1 <= n_clusters <= X.shape[0]:
-        msg = (
-            f"n_clusters must lie between 1 and the number of rows ({X.shape[0]}), "
-            f"got {n_clusters}."
-        )
-        raise ValueError(msg)
-    n_given = 0 if init is None else init.shape[0]
-    if n_init < 0 or n_init + n_given < 1:
+    if n_init < 1 and (init is None or init.shape[0] < 1):
         msg = f"n_init must be at least 1, got {n_init}."
         raise ValueError(msg)
     if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
-        raise ValueError(msg)
-    if max_iter < 1:
-        msg = f"max_iter must be at least 1, got {max_iter}."
         raise ValueError(msg)
 
 

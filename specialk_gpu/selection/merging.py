@@ -105,8 +105,8 @@ class Tree(NamedTuple):
         return a, b
 
     def spread(self, group: Array) -> Tree:
-        """Give duplicates of a row (m,) its leaf; `sizes` still count distinct rows only."""
-        return self._replace(leaf=self.leaf[group])
+        """Give duplicates of a row (m,) its leaf; clusters are numbered by all their rows."""
+        return Tree.of(self.leaf[group], self.children.tolist(), self.log_p, self.ratio)
 
     def to_linkage(self) -> np.ndarray:
         """Return the tree in the format of `scipy.cluster.hierarchy.linkage`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from numbers import Integral
 from types import ModuleType
 from typing import NamedTuple
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._progress import logger
 from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, on_its_device
@@ -175,12 +175,13 @@ def sweep(
     """
     bk = backend_of(D)
     D = bk.asarray(D)
-    counts = {"n_pairs": n_pairs, "n_kmeans_components": n_kmeans_components, "n_init": n_init}
-    counts |= {"n_clusters": n_clusters, "min_clusters": min_clusters, "max_clusters": max_clusters}
-    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping, counts)
+    n_pairs, n_clusters = _count("n_pairs", n_pairs), _count("n_clusters", n_clusters)
+    n_kmeans_components = _count("n_kmeans_components", n_kmeans_components)
+    n_init = as_integer("n_init", n_init, 1)
+    min_clusters = as_integer("min_clusters", min_clusters, 1)
+    max_clusters = as_integer("max_clusters", max_clusters, 1)
+    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping)
     m, n = D.shape
-    n_clusters = None if n_clusters is None else int(n_clusters)  # may be a NumPy integer
-    min_clusters, max_clusters = int(min_clusters), int(max_clusters)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
@@ -228,6 +229,11 @@ def _bounded(
     return step
 
 
+def _count(name: str, value: int | None) -> int | None:
+    """Return a checked count, or None."""
+    return None if value is None else as_integer(name, value, 1)
+
+
 def _check_arguments(
     D: Array,
     alpha: float,
@@ -235,18 +241,10 @@ def _check_arguments(
     min_clusters: int,
     max_clusters: int,
     stopping: str,
-    counts: dict[str, int | None],
 ) -> None:
     if D.ndim != 2 or 0 in D.shape:
         msg = f"D must have rows and columns, got shape {D.shape}."
         raise ValueError(msg)
-    for name, value in counts.items():
-        if value is not None and not isinstance(value, Integral):
-            msg = f"{name} must be an integer, got {value!r}."
-            raise TypeError(msg)
-        if value is not None and value < 1:
-            msg = f"{name} must be at least 1, got {value}."
-            raise ValueError(msg)
     if D.dtype.kind not in "biuf":
         msg = f"D must hold real numbers, got {D.dtype}."
         raise TypeError(msg)

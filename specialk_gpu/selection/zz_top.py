@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array
 
@@ -124,8 +125,15 @@ def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Ar
             f"labels must have shape ({D.shape[0]},) for D of shape {D.shape}, got {labels.shape}."
         )
         raise ValueError(msg)
+    for name, x, kinds, what in (
+        ("D", D, "biuf", "real numbers"),
+        ("labels", labels, "iu", "ints"),
+    ):
+        if x.dtype.kind not in kinds:
+            msg = f"{name} must hold {what}, got dtype {x.dtype}."
+            raise TypeError(msg)
     low, high = bk.to_numpy(xp.stack([labels.min(), labels.max()])).tolist()  # a sync
-    k = high + 1 if n_clusters is None else n_clusters
+    k = high + 1 if n_clusters is None else as_integer("n_clusters", n_clusters, 1)
     if low < 0 or high >= k:
         msg = f"labels must lie in 0, ..., {k - 1}, got {low}, ..., {high}."
         raise ValueError(msg)
