@@ -14,10 +14,9 @@ import numpy as np
 from scipy.optimize import minimize
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features
+from specialk_gpu.graph.features import features, within_range
 from specialk_gpu.graph.knn import normalised, symmetric_graph
 from specialk_gpu.graph.neighbors import nearest_neighbors
-from specialk_gpu.graph.rows import within_range
 from specialk_gpu.selection.sweep import by_size
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import eigenpairs

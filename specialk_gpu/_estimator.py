@@ -12,15 +12,12 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from specialk_gpu._model import FittedModel
+from specialk_gpu._parameters import asked, check_counts, check_limits, level
 from specialk_gpu._progress import Clock, show_progress
 from specialk_gpu._stages import (
-    asked,
     by_cut,
     by_zz_top,
-    check_counts,
-    check_limits,
     graphs_to_cut,
-    level,
     memory_explained,
     neighbour_graph,
     warn_of_graph,

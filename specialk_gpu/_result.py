@@ -88,7 +88,9 @@ class Candidate(NamedTuple):
             return NotImplemented
         one, two = self._asdict(), other._asdict()
         mine, others = one.pop("labels"), two.pop("labels")
-        return one == two and mine.shape == others.shape and bool((mine == others).all())
+        if mine is others or one != two:
+            return one == two
+        return mine.shape == others.shape and bool((mine == others).all())
 
     def __ne__(self, other: object) -> bool:
         """Return the opposite of `==`."""

@@ -1,19 +1,16 @@
-"""The stages of a fit, with the estimator's parameters: graph, eigenpairs, one of two rules."""
+"""The stages of a fit: graph, eigenpairs, and one of two rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
-from types import SimpleNamespace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._parameters import Parameters, level
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._warn import warn
@@ -33,13 +30,9 @@ from specialk_gpu.spectrum.embedding import embed
 
 __all__ = [
     "Fit",
-    "asked",
     "by_cut",
     "by_zz_top",
-    "check_counts",
-    "check_limits",
     "graphs_to_cut",
-    "level",
     "memory_explained",
     "neighbour_graph",
     "warn_of_graph",
@@ -51,51 +44,6 @@ REMEDIES = {
     "sweep": "Lower n_init, n_kmeans_components or max_clusters.",
     "search": "Cluster a sample of the rows.",
 }
-LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
-
-
-class Parameters(Protocol):
-    """The parameters of an estimator, which `specialk_gpu.SpecialK` describes."""
-
-    alpha: float | None
-    n_clusters: int | None
-    min_clusters: int
-    max_clusters: int | None
-    criterion: str
-    stopping: str
-    affinity: str
-    n_neighbors: int
-    coverage: float
-    weights: str
-    n_components: int | str
-    n_kmeans_components: int | None
-    drop_correlated: float | None
-    full_path: bool
-    n_pairs: int | None
-    n_init: int
-    eigen_solver: str
-    tol: float
-
-
-def asked(model: BaseEstimator) -> Any:
-    """Return the parameters of an estimator; NumPy's integers become Python's.
-
-    Raises
-    ------
-    TypeError
-        If a number is given as a truth value.
-    """
-    given = model.get_params(deep=False)
-    for name, value in given.items():
-        is_number = isinstance(value, Integral) and name not in ("full_path", "verbose")
-        if is_number and name != "random_state":
-            given[name] = as_integer(name, value, 1)
-    return SimpleNamespace(**given)
-
-
-def level(model: Parameters) -> float:
-    """Return `alpha`, or the default of the criterion if it is None."""
-    return LEVELS[model.criterion] if model.alpha is None else model.alpha
 
 
 def by_cut(
@@ -160,7 +108,7 @@ def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock
         # D replaces the eigenvectors, so their memory can be freed
         pairs = pairs._replace(vectors=None)  # type: ignore[arg-type]
         clock.stop("embedding", f"{D.shape[1]} columns")
-    warn_of_components(W, pairs)
+    warn_of_components(bk, W, pairs)
     with memory_explained(bk, "sweep"):
         found = sweep(
             D,
@@ -228,13 +176,19 @@ def warn_of_graph(model: Parameters, W: Sparse) -> None:
         )
 
 
-def warn_of_components(W: Sparse, pairs: Eigenpairs) -> None:
-    """Warn that the graph has several components, each of which has few columns in D."""
-    if pairs.n_components > 1 and bool((W.indptr[1:] > W.indptr[:-1]).all()):
+def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
+    """Warn of components of the graph that are smaller than 1/n of the rows."""
+    m, n = W.shape[0], pairs.values.size
+    if pairs.n_components < 2 or bool((W.indptr[1:] == W.indptr[:-1]).any()):
+        return  # isolated rows have a warning of their own
+    _, component = bk.connected_components(W)
+    sizes = bk.to_numpy(bk.xp.bincount(component))
+    n_small = int((sizes * n < m).sum())
+    if n_small:
         warn(
-            f"the graph falls into {pairs.n_components} separate components, which is normal "
-            "for well-separated clusters. Each is embedded by itself; those smaller than 1/n "
-            "of the rows may not be distinguished.",
+            f"{n_small} of the {sizes.size} separate components of the graph have fewer than "
+            f"1/n of the rows ({m / n:.3g}), so they may not be distinguished. Use more "
+            "eigenvectors (n_components).",
             GraphWarning,
         )
 
@@ -251,33 +205,6 @@ def verified_pairs(
             raise ConvergenceError(msg)
         warn(pairs.message, ConvergenceWarning)
     return pairs
-
-
-def check_counts(model: Parameters, m: int, rows: str) -> None:
-    """Raise a ValueError if more clusters than rows are requested, before any work is done."""
-    for name in ("n_clusters", "min_clusters"):
-        value = getattr(model, name)
-        if value is not None and value > m and (name == "n_clusters" or not model.n_clusters):
-            msg = f"{name} must lie between 1 and the number of {rows} ({m}), got {value}."
-            raise ValueError(msg)
-
-
-def check_limits(model: Parameters) -> None:
-    """Raise a ValueError if the numbers of clusters contradict each other."""
-    k, least = model.n_clusters, model.min_clusters
-    most = np.inf if model.max_clusters is None else model.max_clusters
-    if least > most:
-        msg = (
-            "min_clusters must be at most max_clusters, got "
-            f"min_clusters={least}, max_clusters={most}."
-        )
-        raise ValueError(msg)
-    if k is not None and not least <= k <= most:
-        msg = (
-            "n_clusters must lie between min_clusters and max_clusters, got "
-            f"n_clusters={k}, min_clusters={least}, max_clusters={model.max_clusters}."
-        )
-        raise ValueError(msg)
 
 
 @contextmanager

@@ -17,7 +17,8 @@ from sklearn.metrics import adjusted_rand_score
 import specialk_gpu
 from specialk_gpu import SpecialK, knn_graph
 from specialk_gpu._result import NO_POWER
-from specialk_gpu.backend import cpu, cuda_verdict, get_backend
+from specialk_gpu.backend import cpu, get_backend
+from specialk_gpu.backend.driver import cuda_verdict
 
 BLOBS, BLOBS_Y = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
 CLOUD = np.random.default_rng(0).normal(size=(40, 2))

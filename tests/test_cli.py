@@ -422,7 +422,7 @@ def test_info_lists_backends_devices_and_the_reason(capsys, monkeypatch):
         },
     ]
     monkeypatch.setattr(backend, "describe_backends", lambda: rows)
-    monkeypatch.setattr(backend, "driver_version", lambda: 13000)
+    monkeypatch.setattr(backend.driver, "driver_version", lambda: 13000)
     assert main(["info"]) == 0
     out = capsys.readouterr().out
     assert "\nNVIDIA driver: CUDA 13.0, extra cuda13\n" in out

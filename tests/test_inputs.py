@@ -13,7 +13,15 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import make_blobs
 
-from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu import (
+    DuplicateRowsWarning,
+    SpecialK,
+    eigenpairs,
+    kmeans,
+    knn_graph,
+    nearest_neighbors,
+    zz_top,
+)
 from specialk_gpu._validation import output_converter
 from specialk_gpu.backend import get_backend
 from specialk_gpu.inspection.diagnostics import pair_matrix
@@ -261,3 +269,77 @@ def test_edges_without_weights_count_one():
     for graph in (networkx.path_graph(5), igraph.Graph.Ring(5, circular=False)):
         W = model.fit(graph).affinity_matrix_.toarray()
         np.testing.assert_array_equal(W, np.eye(5, k=1) + np.eye(5, k=-1))
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [np.uint8, np.int16, np.uint64])
+def test_short_integers_of_numpy_are_integers(number):
+    X, _ = make_blobs(600, 3, centers=3, random_state=0)
+    plain = fit(X, n_neighbors=12, n_init=6, criterion="zz_top")
+    short = fit(X, n_neighbors=number(12), n_init=number(6), criterion="zz_top")
+    assert short.path_ == plain.path_
+    assert (nearest_neighbors(X, number(12)).indices == nearest_neighbors(X, 12).indices).all()
+    one, other = (kmeans(X, k, n_init=k, random_state=0) for k in (number(5), 5))
+    assert (one.labels == other.labels).all()
+    W = knn_graph(X)
+    one, other = (eigenpairs(W, k, random_state=0).values for k in (number(7), 7))
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda W, _: eigenpairs(W, 3, max_iter=0), ValueError, "max_iter must be at least 1"),
+        (lambda W, _: eigenpairs(W, 3, max_iter="a"), TypeError, "max_iter must be an integer"),
+        (lambda W, _: eigenpairs(W, 3, tol="a"), TypeError, "tol must be a number, got 'a'"),
+        (lambda W, _: eigenpairs(W, 3, tol=np.nan), ValueError, "tol must be positive, got nan"),
+        (lambda W, _: eigenpairs(W, 2.5), TypeError, "n must be an integer, got 2.5"),
+        (lambda _, X: kmeans(X, 2, n_init=True), TypeError, "n_init must be an integer, got True"),
+        (
+            lambda _, X: nearest_neighbors(X, n_neighbors=True),
+            TypeError,
+            "n_neighbors must be an integer",
+        ),
+        (lambda _, X: SpecialK(n_clusters=True).fit(X), TypeError, "n_clusters must be an integer"),
+        (lambda _, X: zz_top(X, [0.5, 1.5] * 30), TypeError, "labels must hold integers, got"),
+        (lambda _, X: zz_top(X + 0j, [0, 1] * 30), TypeError, "D must hold real numbers, got"),
+    ],
+)
+def test_what_is_no_number_of_the_right_kind_is_refused(call, error, message):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(error, match=message):
+        call(knn_graph(X), X)
+
+
+def test_paths_are_equal_if_all_their_candidates_are():
+    X, _ = make_blobs(300, 2, centers=3, random_state=0)
+    one, same, other = (fit(x) for x in (X, X, X[:200]))
+    assert one.path_ == same.path_
+    assert one.path_ != other.path_
+    assert one.path_[0] != 3
+
+
+def test_a_subclass_of_a_networkx_graph_is_a_graph():
+    X, _ = make_blobs(200, 2, centers=2, random_state=0)
+    graph = networkx.from_scipy_sparse_array(knn_graph(X))
+    own = type("Own", (networkx.Graph,), {"__module__": "elsewhere"})(graph)
+    fits = [fit(g, affinity="precomputed") for g in (graph, own)]
+    assert (fits[0].labels_ == fits[1].labels_).all()
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_where_only_distinct_rows_are_clustered_all_rows_count_for_the_sizes(criterion):
+    X, y = make_blobs(180, 2, centers=[(0, 0), (15, 0), (0, 15)], random_state=0)
+    times = np.array([12, 30, 20])[y]
+    with pytest.warns(DuplicateRowsWarning):
+        model = fit(np.repeat(X, times, axis=0), criterion=criterion)
+    np.testing.assert_array_equal(np.bincount(model.labels_), [1800, 1200, 720])
+    for step in model.path_:
+        assert (np.diff(np.bincount(step.labels)) <= 0).all()
+        np.testing.assert_array_equal(model.labels_at(step.k), step.labels)
+        if step.pair and "clusters" in step.reason and "between clusters" in step.reason:
+            assert f"clusters {step.pair[0]} and {step.pair[1]}" in step.reason
+    np.testing.assert_array_equal(model.membership_.argmax(axis=1), model.labels_)
+    np.testing.assert_array_equal(model.predict(X), model.labels_[np.cumsum(times) - 1])

@@ -41,9 +41,7 @@ BLOBS, BLOBS_Y = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], rand
 def fit(X, bk=None, **settings):
     """Fit on a backend, host arrays by default; the blobs' graph falls apart into three."""
     settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the graph falls into 3 separate", GraphWarning)
-        return SpecialK(**settings).fit(X)
+    return SpecialK(**settings).fit(X)
 
 
 def host(bk, x):
@@ -267,6 +265,17 @@ def test_membership_is_the_share_of_walks_that_end_in_each_cluster(bk):
 # -- seeds: C37 -----------------------------------------------------------------------------------
 
 
+def test_separate_clusters_bring_a_warning_only_if_one_is_too_small():
+    settings = {"criterion": "zz_top", "n_components": 50}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphWarning)
+        assert fit(BLOBS, **settings).n_clusters_ == 3
+    rng = np.random.default_rng(0)
+    few = np.concatenate([rng.normal(size=(620, 2)), rng.normal(size=(12, 2)) + 500])
+    with pytest.warns(GraphWarning, match="1 of the 2 separate components .* fewer than 1/n"):
+        fit(few, **settings)
+
+
 def test_random_state_instance_is_consumed():
     rng = np.random.RandomState(5)
     settings = {"criterion": "zz_top", "n_clusters": 20, "n_init": 1}
@@ -427,14 +436,14 @@ def test_limits_that_contradict_are_named():
         fit(BLOBS, n_clusters=181)
 
 
-def test_names_of_clusters_do_not_count_copies(bk):
+def test_names_of_clusters_count_duplicates(bk):
     size = np.array([40, 60, 80])
     X = np.random.default_rng(0).normal(size=(180, 2)) + np.repeat([0, 30, 60], size)[:, None]
     X = np.concatenate([X, np.repeat(X[:3], 70, axis=0)])  # the smallest has most rows now
     with pytest.warns(DuplicateRowsWarning):
         model = SpecialK(backend=bk.name, random_state=0).fit(X)
     assert model.n_clusters_ == 3
-    np.testing.assert_array_equal(model.labels_[:180], np.repeat([2, 1, 0], size))
+    np.testing.assert_array_equal(model.labels_[:180], np.repeat([0, 2, 1], size))
     np.testing.assert_array_equal(model.labels_at(3), model.labels_)
     for step in model.path_:
         np.testing.assert_array_equal(model.labels_at(step.k), step.labels)

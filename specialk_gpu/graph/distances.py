@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype
 
 __all__ = ["Search", "is_integral", "prepare", "reduction"]

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike
 
 from specialk_gpu._checks import as_integer
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features
-from specialk_gpu.graph.rows import Neighbors, Rows, within_range
+from specialk_gpu.graph.features import features, within_range
+from specialk_gpu.graph.rows import Neighbors, Rows
 from specialk_gpu.graph.search import search_new
 
 __all__ = ["Neighbors", "nearest_neighbors", "neighbors_among"]

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specialk_gpu.backend import backend_of, map_tiles, on_its_device
+from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.distances import Search, prepare
 from specialk_gpu.graph.features import features, in_metric

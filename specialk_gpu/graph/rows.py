@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import NamedTuple
 
@@ -11,12 +10,14 @@ import numpy as np
 from specialk_gpu._checks import as_integer
 from specialk_gpu._progress import logger
 from specialk_gpu._warn import warn
-from specialk_gpu.backend import backend_of, map_tiles
+from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.duplicates import DuplicateRowsWarning, duplicate_groups, first_members
+from specialk_gpu.graph.features import within_range
 from specialk_gpu.graph.search import search
 
-__all__ = ["Neighbors", "Rows", "within_range", "without_duplicates"]
+__all__ = ["Neighbors", "Rows", "without_duplicates"]
 
 MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
 
@@ -126,15 +127,6 @@ class Rows:
         xp = backend_of(self.X).xp
         sizes = xp.bincount(self.groups[1])
         return int((sizes * xp.minimum(sizes - 1, k)).sum())
-
-
-def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
-    """Divide data of extreme size by a power of two, so that squares stay finite; return both."""
-    largest = float(bk.xp.abs(X).max())  # host waits
-    if largest == 0 or 1e-100 < largest < 1e100:
-        return X, 1.0
-    unit = 2.0 ** min(math.frexp(largest)[1], 1023)
-    return X.astype(np.float64) / unit, unit
 
 
 def without_duplicates(rows: Rows, n_neighbors: int) -> tuple[Rows, Array | None]:

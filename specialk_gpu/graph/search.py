@@ -12,7 +12,7 @@ from types import ModuleType
 
 import numpy as np
 
-from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.distances import Search, is_integral, prepare, reduction
 from specialk_gpu.graph.host_search import nearest_by_pairs, nearest_by_tree

@@ -194,9 +194,10 @@ def kmeans_batch(
         msg = f"seeds must have one entry for each of {len(ks)} values in ks, got {len(seeds)}."
         raise ValueError(msg)
     ks = [as_integer("n_clusters", k, 1, X.shape[0], "the number of rows") for k in ks]
-    n_init, max_iter = as_integer("n_init", n_init, 0), as_integer("max_iter", max_iter, 1)
+    n_init = as_integer("n_init", n_init, 1 if init is None or not len(init) else 0)
+    max_iter = as_integer("max_iter", max_iter, 1)
     for k in ks:
-        _check_arguments(X, k, n_init, init)
+        _check_arguments(X, k, init)
     many = X.shape[0] > MANY * SAMPLE_ROWS and init is None and n_init > 1
     n_small = sum(k <= SAMPLE_CLUSTERS for k in ks)
     if many and 0 < n_small < len(ks):  # only some are searched in a sample
@@ -229,15 +230,12 @@ def kmeans_batch(
     return _results(points, best, inertias, shift, unit)
 
 
-def _check_arguments(X: Array, n_clusters: int, n_init: int, init: Array | None) -> None:
+def _check_arguments(X: Array, n_clusters: int, init: Array | None) -> None:
     if X.ndim != 2 or X.shape[1] < 1:
         msg = f"X must have rows and columns, got shape {X.shape}."
         raise ValueError(msg)
     if X.dtype.kind not in "biuf":
         msg = f"X must hold real numbers, got {X.dtype}."
-        raise ValueError(msg)
-    if n_init < 1 and (init is None or init.shape[0] < 1):
-        msg = f"n_init must be at least 1, got {n_init}."
         raise ValueError(msg)
     if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."

@@ -28,13 +28,13 @@ from specialk_gpu.selection.fragments import (
 )
 from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.polishing import polished
-from specialk_gpu.selection.reasons import (
+from specialk_gpu.selection.messages import (
     reason_by_cut,
     warn_of_small_clusters,
     warn_of_the_limit,
     warn_of_the_test,
 )
+from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import walk
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 

@@ -18,7 +18,7 @@ from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
-from specialk_gpu.selection.reasons import (
+from specialk_gpu.selection.messages import (
     reason_by_bound,
     warn_of_few_columns,
     warn_of_small_clusters,

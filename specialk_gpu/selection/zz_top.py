@@ -127,7 +127,7 @@ def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Ar
         raise ValueError(msg)
     for name, x, kinds, what in (
         ("D", D, "biuf", "real numbers"),
-        ("labels", labels, "iu", "ints"),
+        ("labels", labels, "iu", "integers"),
     ):
         if x.dtype.kind not in kinds:
             msg = f"{name} must hold {what}, got dtype {x.dtype}."

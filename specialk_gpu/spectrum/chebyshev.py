@@ -26,7 +26,7 @@ from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._progress import report_progress
-from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
     DRIFT,
