@@ -1,4 +1,4 @@
-"""Tasks for the runner of the paper's experiments; here, since their processes import this alone."""
+"""Tasks for the runner of the paper's experiments: their processes import nothing else."""
 
 import os
 import signal

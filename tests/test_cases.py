@@ -317,7 +317,7 @@ def test_repeated_fits_keep_no_arrays():
     arrays = tracemalloc.DomainFilter(inclusive=True, domain=np.lib.tracemalloc_domain)
     tracemalloc.start()
     try:
-        for _ in range(4):
+        for _ in range(3):
             fit(cpu, BLOBS)
             gc.collect()
             traces = tracemalloc.take_snapshot().filter_traces([arrays]).traces
