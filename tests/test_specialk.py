@@ -8,6 +8,7 @@ import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import joblib
 import numpy as np
@@ -44,6 +45,11 @@ def fit(X, bk=None, **settings):
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "the graph falls into 3 separate", GraphWarning)
         return SpecialK(**settings).fit(X)
+
+
+@cache
+def labels_of_blobs():
+    return fit(BLOBS).labels_
 
 
 def host(bk, x):
@@ -128,7 +134,7 @@ def test_loky_workers_give_the_same_labels():
 
 def test_threads_give_the_same_labels():
     # C41
-    expected = fit(BLOBS).labels_
+    expected = labels_of_blobs()
     with ThreadPoolExecutor(4) as pool:
         models = [SpecialK(backend="numpy", random_state=0) for _ in range(4)]
         found = list(pool.map(lambda model: model.fit(BLOBS).labels_, models))
@@ -314,13 +320,13 @@ def test_integers_and_short_floats_equal_float64(bk, dtype):
     ids=["lists", "objects", "lists of floats", "fortran", "strides", "long double", "big endian"],
 )
 def test_numbers_in_any_container_give_equal_labels(convert):
-    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, labels_of_blobs())
 
 
 def test_read_only_memory_map_is_read_and_left_alone(tmp_path):
     np.save(tmp_path / "x.npy", BLOBS)
     X = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_array_equal(fit(X).labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(fit(X).labels_, labels_of_blobs())
 
 
 TEXT = BLOBS.astype(str)
