@@ -146,10 +146,11 @@ def test_numbers_of_numpy_are_numbers(tmp_path, criterion):
     model.report(tmp_path / "report.html")
 
 
-def test_fewer_clusters_than_asked_for_are_explained():
+@pytest.mark.parametrize("settings", [{"min_clusters": 5, "max_clusters": 5}, {"n_clusters": 5}])
+def test_fewer_clusters_than_asked_for_are_explained(settings):
     star = np.zeros((101, 101))
     star[0, 1:] = star[1:, 0] = 1
-    model = on_host(star, affinity="precomputed", min_clusters=5, max_clusters=5)
+    model = on_host(star, affinity="precomputed", **settings)
     assert model.n_clusters_ < 5
     assert "can be distinguished: no more are possible" in model.path_[-1].reason
 

@@ -8,7 +8,7 @@ import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 
 import joblib
 import numpy as np
@@ -24,11 +24,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import (
     CalibrationWarning,
+    ConvergenceError,
     DuplicateRowsWarning,
     GraphWarning,
     LimitWarning,
     PowerWarning,
     SpecialK,
+    eigenpairs,
     knn_graph,
 )
 from specialk_gpu._result import SelectionPath
@@ -662,3 +664,31 @@ def test_votes_of_similarities_are_moved_once(waits):
             np.testing.assert_array_equal(own.predict(W[:5]), expected)
         moved = sum(part.nbytes for part in (W[:5].data, W[:5].indices, W[:5].indptr))
         assert count.bytes["h2d"] <= moved + 100, str(count.bytes)
+
+
+# -- what was not verified ------------------------------------------------------------------------
+
+
+def let_eigenpairs_be(monkeypatch, function):
+    monkeypatch.setattr(importlib.import_module("specialk_gpu._stages"), "eigenpairs", function)
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
+def test_eigenpairs_that_cannot_be_verified_are_an_error(bk, monkeypatch, solver):
+    let_eigenpairs_be(monkeypatch, partial(eigenpairs, max_iter=1))
+    X = bk.asarray(np.random.default_rng(0).normal(size=(700, 2)))
+    model = SpecialK(backend=bk.name, eigen_solver=solver, n_components=10)
+    with pytest.raises(ConvergenceError, match="the eigenpairs could not be verified"):
+        model.fit(X)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+
+
+def test_eigenpairs_that_are_nearly_verified_bring_a_warning(bk, monkeypatch):
+    def nearly(W, n, **settings):
+        return eigenpairs(W, n, **settings)._replace(converged=False, message="Nearly.")
+
+    expected = labels_of_blobs()
+    let_eigenpairs_be(monkeypatch, nearly)
+    with pytest.warns(ConvergenceWarning, match=r"Nearly\."):
+        model = fit(bk.asarray(BLOBS), bk)
+    np.testing.assert_array_equal(host(bk, model.labels_), expected)
