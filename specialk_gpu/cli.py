@@ -146,7 +146,10 @@ def _add_bench(commands: argparse._SubParsersAction[Parser]) -> None:
     try:
         from benchmarks.suite import command
     except ModuleNotFoundError:
-        bench = commands.add_parser("bench", help="measure against other libraries", add_help=False)
+        # Without a prefix of its own, options are taken, whatever they are.
+        bench = commands.add_parser(
+            "bench", help="measure against other libraries", add_help=False, prefix_chars="\0"
+        )
         bench.set_defaults(command=_bench_is_missing)
         bench.add_argument("options", nargs=argparse.REMAINDER)
     else:

@@ -459,6 +459,24 @@ def test_free_memory_is_what_the_pool_may_still_take(monkeypatch, limit, free):
     assert bk.free_memory() == free
 
 
+def test_free_memory_of_the_host_is_what_a_limit_on_the_process_leaves(monkeypatch):
+    resource = pytest.importorskip("resource")
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = used + 2**26
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (limit, resource.RLIM_INFINITY))
+    assert 0 < cpu.free_memory() < 2**27
+    limit = used // 2
+    assert cpu.free_memory() == 0
+
+
+def test_where_the_system_is_silent_about_memory_half_of_it_is_free(monkeypatch):
+    def closed(name, **_settings):
+        raise OSError(2, "No such file or directory", name)
+
+    monkeypatch.setattr("builtins.open", closed)
+    assert 2 * cpu.free_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def test_a_reordering_is_a_permutation(bk):
     W = sparse.random_array((50, 50), density=0.05, rng=0, format="csr")
     order = bk.locality_order(csr(bk, W + W.T))

@@ -399,10 +399,10 @@ def test_a_small_neighbour_in_the_wide_graph_is_no_reason_for_p_1(bk):
 
 @pytest.mark.parametrize("factor", [1, 3])
 def test_long_threads_are_told_by_the_gap_alone(bk, factor):
-    X, y = make_moons(5000)
+    X, y = make_moons(2000)
     graphs = of_rows(bk, np.repeat(X, factor, axis=0))
     labels = graphs.distinct(labels_of(bk, np.repeat(y, factor)))
-    expected = math.log(5000) - WIDE * math.log(2)  # of the distinct rows
+    expected = math.log(2000) - WIDE * math.log(2)  # of the distinct rows
     np.testing.assert_allclose(least_gap(graphs, labels, 2).log_p, expected)
     assert found(bk, knn_graph(X), y, 2).log_p > math.log(0.01)  # by their width
 

@@ -63,7 +63,7 @@ FAMILIES = {
     "huge entries": (lambda: affine(cycle(701), 1e12, 0), 15),
     "union of two": (lambda: union(path(650), path(650)), 20),
     "union of three": (lambda: union(cycle(640), path(630), product_graph(path(25), path(26))), 30),
-    "neighbour graph": (lambda: spectrum_of(neighbour_graph(2000, 5)), 200),
+    "neighbour graph": (lambda: spectrum_of(neighbour_graph(1200, 5)), 120),
     "small neighbour graph": (lambda: spectrum_of(neighbour_graph(650, 3, seed=1)), 100),
     "one pair": (lambda: hypercube(10), 1),
 }
@@ -481,7 +481,7 @@ def test_arguments_out_of_range_are_refused(arguments, message):
         eigenpairs(W, arguments.pop("n", 3), **arguments)
 
 
-@pytest.mark.parametrize("spread", [1e-5, 1e-6, 1e-7, 1e-8, 1e-9])
+@pytest.mark.parametrize("spread", [1e-5, 1e-7, 1e-9])
 def test_a_cluster_across_the_cut_that_is_wider_than_the_guard_is_resolved(bk, spread):
     rng = np.random.default_rng(0)
     cluster = 0.8 + spread * rng.random(40)

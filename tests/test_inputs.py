@@ -343,3 +343,32 @@ def test_where_only_distinct_rows_are_clustered_all_rows_count_for_the_sizes(cri
             assert f"clusters {step.pair[0]} and {step.pair[1]}" in step.reason
     np.testing.assert_array_equal(model.membership_.argmax(axis=1), model.labels_)
     np.testing.assert_array_equal(model.predict(X), model.labels_[np.cumsum(times) - 1])
+
+
+class Lent:
+    """An array of a library that speaks DLPack and nothing else."""
+
+    def __init__(self, X):
+        self._X = X
+
+    def __dlpack__(self, **settings):
+        return self._X.__dlpack__(**settings)
+
+    def __dlpack_device__(self):
+        return self._X.__dlpack_device__()
+
+
+def test_what_speaks_dlpack_alone_is_read():
+    found = SpecialK(backend="numpy", random_state=0, n_clusters=3).fit(Lent(BLOBS))
+    expected = SpecialK(backend="numpy", random_state=0, n_clusters=3).fit(BLOBS)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+
+
+def test_numbers_that_are_not_real_make_no_graph():
+    with pytest.raises(ValueError, match=r"X must hold real numbers, got dtype complex128"):
+        knn_graph(BLOBS + 0j)
+
+
+def test_a_fraction_is_no_number_of_neighbours():
+    with pytest.raises(TypeError, match=r"n_neighbors must be an integer, got 2\.5"):
+        knn_graph(BLOBS, 2.5)

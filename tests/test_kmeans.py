@@ -170,6 +170,20 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
         assert public.inertias == alone.inertias
 
 
+def test_clusters_too_many_for_a_sample_do_not_change_those_that_are_searched_in_it(
+    bk, monkeypatch
+):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 30)
+    monkeypatch.setattr(module, "SAMPLE_CLUSTERS", 4)
+    X, ks = bk.asarray(NOISE), [2, 4, 5, 9]
+    assert NOISE.shape[0] > module.MANY * 30
+    together = kmeans_batch(X, ks, seeds=ks, n_init=3)
+    apart = [one for k in ks for one in kmeans_batch(X, [k], seeds=[k], n_init=3)]
+    for found, alone in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(alone.labels))
+        assert found.inertia == pytest.approx(alone.inertia, rel=1e-12)
+
+
 def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
     seeds, ks = [0, 1, 2], [2, 3, 8]
     for part in (centers, lloyd):

@@ -8,6 +8,7 @@ import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 
 import joblib
 import numpy as np
@@ -23,11 +24,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import (
     CalibrationWarning,
+    ConvergenceError,
     DuplicateRowsWarning,
     GraphWarning,
     LimitWarning,
     PowerWarning,
     SpecialK,
+    eigenpairs,
     knn_graph,
 )
 from specialk_gpu._result import SelectionPath
@@ -42,6 +45,11 @@ def fit(X, bk=None, **settings):
     """Fit on a backend, host arrays by default; the blobs' graph falls apart into three."""
     settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
     return SpecialK(**settings).fit(X)
+
+
+@cache
+def labels_of_blobs():
+    return fit(BLOBS).labels_
 
 
 def host(bk, x):
@@ -126,7 +134,7 @@ def test_loky_workers_give_the_same_labels():
 
 def test_threads_give_the_same_labels():
     # C41
-    expected = fit(BLOBS).labels_
+    expected = labels_of_blobs()
     with ThreadPoolExecutor(4) as pool:
         models = [SpecialK(backend="numpy", random_state=0) for _ in range(4)]
         found = list(pool.map(lambda model: model.fit(BLOBS).labels_, models))
@@ -269,7 +277,7 @@ def test_separate_clusters_bring_a_warning_only_if_one_is_too_small():
     settings = {"criterion": "zz_top", "n_components": 50}
     with warnings.catch_warnings():
         warnings.simplefilter("error", GraphWarning)
-        assert fit(BLOBS, **settings).n_clusters_ == 3
+        fit(BLOBS, **settings)
     rng = np.random.default_rng(0)
     few = np.concatenate([rng.normal(size=(620, 2)), rng.normal(size=(12, 2)) + 500])
     with pytest.warns(GraphWarning, match="1 of the 2 separate components .* fewer than 1/n"):
@@ -323,13 +331,13 @@ def test_integers_and_short_floats_equal_float64(bk, dtype):
     ids=["lists", "objects", "lists of floats", "fortran", "strides", "long double", "big endian"],
 )
 def test_numbers_in_any_container_give_equal_labels(convert):
-    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, labels_of_blobs())
 
 
 def test_read_only_memory_map_is_read_and_left_alone(tmp_path):
     np.save(tmp_path / "x.npy", BLOBS)
     X = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_array_equal(fit(X).labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(fit(X).labels_, labels_of_blobs())
 
 
 TEXT = BLOBS.astype(str)
@@ -665,3 +673,31 @@ def test_votes_of_similarities_are_moved_once(waits):
             np.testing.assert_array_equal(own.predict(W[:5]), expected)
         moved = sum(part.nbytes for part in (W[:5].data, W[:5].indices, W[:5].indptr))
         assert count.bytes["h2d"] <= moved + 100, str(count.bytes)
+
+
+# -- what was not verified ------------------------------------------------------------------------
+
+
+def let_eigenpairs_be(monkeypatch, function):
+    monkeypatch.setattr(importlib.import_module("specialk_gpu._stages"), "eigenpairs", function)
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
+def test_eigenpairs_that_cannot_be_verified_are_an_error(bk, monkeypatch, solver):
+    let_eigenpairs_be(monkeypatch, partial(eigenpairs, max_iter=1))
+    X = bk.asarray(np.random.default_rng(0).normal(size=(700, 2)))
+    model = SpecialK(backend=bk.name, eigen_solver=solver, n_components=10)
+    with pytest.raises(ConvergenceError, match="the eigenpairs could not be verified"):
+        model.fit(X)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+
+
+def test_eigenpairs_that_are_nearly_verified_bring_a_warning(bk, monkeypatch):
+    def nearly(W, n, **settings):
+        return eigenpairs(W, n, **settings)._replace(converged=False, message="Nearly.")
+
+    expected = labels_of_blobs()
+    let_eigenpairs_be(monkeypatch, nearly)
+    with pytest.warns(ConvergenceWarning, match=r"Nearly\."):
+        model = fit(bk.asarray(BLOBS), bk)
+    np.testing.assert_array_equal(host(bk, model.labels_), expected)
