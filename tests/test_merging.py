@@ -316,8 +316,10 @@ def test_copies_are_given_the_leaf_of_their_row(bk):
     spread = tree.spread(bk.asarray(group))
     np.testing.assert_array_equal(spread.children, tree.children)
     np.testing.assert_array_equal(spread.log_p, tree.log_p)
-    for k in range(1, tree.n_leaves + 1):  # the names are those without copies
-        np.testing.assert_array_equal(host(bk, spread.labels(k)), host(bk, tree.labels(k))[group])
+    for k in range(1, tree.n_leaves + 1):  # the same clusters, by the sizes that copies give them
+        new, old = host(bk, spread.labels(k)), host(bk, tree.labels(k))[group]
+        assert len(np.unique(np.stack([new, old]), axis=1).T) == k
+        assert (np.diff(np.bincount(new)) <= 0).all()
 
 
 def test_the_tree_of_one_leaf_has_one_level(bk):
