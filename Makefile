@@ -18,7 +18,7 @@ stand-in: $(VENV)/installed-stand-in
 
 coverage: $(VENV)/installed-stand-in
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --cov=specialk_gpu --cov-report=
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --stand-in -m gpu \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q -W error --stand-in -m gpu \
 		--cov=specialk_gpu --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 

@@ -20,7 +20,9 @@ from specialk_gpu._stages import (
     graphs_to_cut,
     memory_explained,
     neighbour_graph,
+    refuse_eigenpairs,
     warn_of_graph,
+    warn_of_scales,
 )
 from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu._validation import output_converter, to_backend, validate_input
@@ -314,9 +316,12 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             check_counts(wish, W.shape[0], "rows")
         else:
             with memory_explained(bk, "graph"):
+                if self.metric == "euclidean":
+                    warn_of_scales(bk, X)
                 rows = Rows(in_metric(X, self.metric))
                 rows, group = without_duplicates(rows, min(wish.n_neighbors, len(rows) - 1))
                 check_counts(wish, len(rows), "distinct rows" if group is not None else "rows")
+                refuse_eigenpairs(wish, bk, len(rows))
                 W, radius = neighbour_graph(wish, bk, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")

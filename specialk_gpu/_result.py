@@ -17,6 +17,7 @@ __all__ = [
     "LimitWarning",
     "SelectionPath",
     "PowerWarning",
+    "ScaleWarning",
     "Candidate",
 ]
 
@@ -30,6 +31,10 @@ class PowerWarning(UserWarning):
 
 class LimitWarning(UserWarning):
     """The search ended at `max_clusters`, or with clusters of very few rows: check the path."""
+
+
+class ScaleWarning(UserWarning):
+    """The spreads of the columns differ a hundredfold, so that the widest decide alone."""
 
 
 class CalibrationWarning(UserWarning):

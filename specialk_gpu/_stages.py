@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from specialk_gpu._parameters import Parameters, level
 from specialk_gpu._progress import Clock
-from specialk_gpu._result import SelectionPath
+from specialk_gpu._result import ScaleWarning, SelectionPath
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
@@ -24,6 +24,7 @@ from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
 from specialk_gpu.selection.sweep import by_size, sweep
+from specialk_gpu.spectrum.chebyshev import refuse_block
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs, eigenpairs
 from specialk_gpu.spectrum.embedding import embed
@@ -35,9 +36,13 @@ __all__ = [
     "graphs_to_cut",
     "memory_explained",
     "neighbour_graph",
+    "refuse_eigenpairs",
     "warn_of_graph",
+    "warn_of_scales",
 ]
 
+APART, MOST_SCALED = 100, 100  # ratio of spreads that is too large, in so many columns at most
+SAMPLED = 2**13  # rows from which the spreads are measured
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
@@ -98,11 +103,9 @@ def by_cut(
 
 def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
-    m, n = W.shape[0], model.n_components
-    if n == "auto":
-        n = 200 if m < 5000 else 1000
+    n = n_eigenpairs(model, W.shape[0])
     with memory_explained(bk, "eigenpairs"):
-        pairs = verified_pairs(model, W, max(1, min(int(n), m - 1)), rng)
+        pairs = verified_pairs(model, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=model.drop_correlated)
         # D replaces the eigenvectors, so their memory can be freed
@@ -135,6 +138,21 @@ def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock
         pairs,
         D,
     )
+
+
+def n_eigenpairs(model: Parameters, m: int) -> int:
+    """Return the number of eigenpairs for the paper's rule and m rows."""
+    n = model.n_components
+    if n == "auto":
+        n = 200 if m < 5000 else 1000
+    return max(1, min(int(n), m - 1))
+
+
+def refuse_eigenpairs(model: Parameters, bk: Backend, m: int) -> None:
+    """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit."""
+    if model.criterion == "zz_top":
+        with memory_explained(bk, "eigenpairs"):
+            refuse_block(bk, m, n_eigenpairs(model, m))
 
 
 def neighbour_graph(model: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
@@ -174,6 +192,32 @@ def warn_of_graph(model: Parameters, W: Sparse) -> None:
             f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, and {what}.",
             GraphWarning,
         )
+
+
+def warn_of_scales(bk: Backend, X: Array) -> None:
+    """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows.
+
+    Data of many columns, such as images, and columns by decreasing spread, such as principal
+    components, bring no warning.
+    """
+    xp, (m, d) = bk.xp, X.shape
+    if not 2 <= d <= MOST_SCALED:
+        return
+    few = X[:: -(-m // SAMPLED)].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread, size = bk.to_numpy(xp.stack([few.std(axis=0), xp.abs(few).max(axis=0)]))
+    spread = np.where(spread > 1e-12 * size, spread, 0)  # a constant column has none
+    own = spread[np.isfinite(spread) & (spread > 0)]
+    if own.size < 2 or own.max() <= APART * own.min() or (np.diff(spread) <= 0).all():
+        return
+    widest, narrowest = int(np.argmax(spread)), int(np.argmin(np.where(spread > 0, spread, np.inf)))
+    warn(
+        f"the columns of X have very different spreads: a standard deviation of "
+        f"{spread[widest]:.3g} in column {widest}, of {spread[narrowest]:.3g} in column "
+        f"{narrowest}. The widest decide alone. Scale X first, for instance with "
+        "sklearn.preprocessing.StandardScaler, if the columns have different units.",
+        ScaleWarning,
+    )
 
 
 def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:

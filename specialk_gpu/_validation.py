@@ -76,15 +76,19 @@ def validate_input(
     X = _of_numpy(X)
     _refuse_text(X)
     dtype = _dtype_of(X)
-    return validate_data(
-        estimator,
-        X,
-        reset=not fitted,
-        accept_sparse=precomputed,
-        dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
-        ensure_all_finite=not precomputed,
-        ensure_min_samples=min_rows,
-    )
+    try:
+        return validate_data(
+            estimator,
+            X,
+            reset=not fitted,
+            accept_sparse=precomputed,
+            dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
+            ensure_all_finite=not precomputed,
+            ensure_min_samples=min_rows,
+        )
+    except OverflowError as error:
+        msg = "X must fit into float64, got an integer that is too large. Rescale X."
+        raise ValueError(msg) from error
 
 
 def to_backend(bk: Backend, X: Array | Sparse) -> Any:
@@ -176,6 +180,13 @@ def _refuse_text(X: Any) -> None:
             )
             raise ValueError(msg)
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
+    fields = getattr(values.dtype, "names", None) or ()
+    if fields:
+        msg = (
+            f"X must have rows and columns, got the fields {', '.join(fields)} of a "
+            "structured array. Convert it with numpy.lib.recfunctions.structured_to_unstructured."
+        )
+        raise ValueError(msg)
     kind = getattr(values.dtype, "kind", "")
     if kind in ("U", "S", "T", "M", "m") or (
         kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())

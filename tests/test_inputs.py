@@ -1,6 +1,7 @@
 """Arrays, data frames and graphs of other libraries: results are of the kind that came in."""
 
 import json
+import warnings
 from types import SimpleNamespace
 
 import igraph
@@ -15,6 +16,7 @@ from sklearn.datasets import make_blobs
 
 from specialk_gpu import (
     DuplicateRowsWarning,
+    ScaleWarning,
     SpecialK,
     eigenpairs,
     kmeans,
@@ -23,7 +25,8 @@ from specialk_gpu import (
     zz_top,
 )
 from specialk_gpu._validation import output_converter
-from specialk_gpu.backend import get_backend
+from specialk_gpu.backend import cpu, get_backend
+from specialk_gpu.graph import rows as found_rows
 from specialk_gpu.inspection.diagnostics import pair_matrix
 
 BLOBS, _ = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
@@ -372,3 +375,50 @@ def test_numbers_that_are_not_real_make_no_graph():
 def test_a_fraction_is_no_number_of_neighbours():
     with pytest.raises(TypeError, match=r"n_neighbors must be an integer, got 2\.5"):
         knn_graph(BLOBS, 2.5)
+
+
+# -- scales, sizes --------------------------------------------------------------------------------
+
+
+def customers(m=300):
+    """Age in years, income in dollars and visits of three kinds of customers."""
+    rng = np.random.default_rng(0)
+    centers = np.array([(25, 30_000, 3), (45, 60_000, 20), (70, 90_000, 8)])
+    return np.repeat(centers, m // 3, axis=0) + rng.normal(size=(m, 3)) * (3, 9_000, 1.5)
+
+
+def test_columns_of_very_different_spreads_bring_a_warning_with_the_remedy(bk):
+    X = customers()
+    with pytest.warns(ScaleWarning, match=r"in column 1, of .* in column 2.*StandardScaler"):
+        fit(bk.asarray(X), backend=bk.name)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    images = np.random.default_rng(0).normal(size=(200, 784)) * np.logspace(-6, 0, 784)
+    leading = np.random.default_rng(0).normal(size=(200, 6)) * np.logspace(0, -4, 6)
+    constant = np.column_stack([BLOBS, np.full(len(BLOBS), 1e9)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScaleWarning)
+        for quiet in (scaled, images, leading, constant):
+            fit(bk.asarray(quiet), backend=bk.name)
+        fit(bk.asarray(X), backend=bk.name, metric="cosine")
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[10**400, 1], [1, 2]], "X must fit into float64, got an integer that is too large"),
+        (np.zeros(9, dtype=[("a", "f8"), ("b", "f8")]), "the fields a, b of a structured array"),
+    ],
+)
+def test_what_is_no_matrix_of_floats_is_refused(X, message):
+    with pytest.raises(ValueError, match=message):
+        fit(X)
+
+
+def test_memory_for_eigenvectors_is_asked_for_before_the_graph_is_built(monkeypatch):
+    searched = []
+    monkeypatch.setattr(found_rows, "search", lambda *a: searched.append(a))
+    monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    with pytest.raises(MemoryError, match=r"500 eigenvectors of 2000 rows need about .*n_comp"):
+        fit(X, criterion="zz_top", n_components=500)
+    assert not searched

@@ -38,7 +38,7 @@ from specialk_gpu.spectrum.filter import (
 )
 from specialk_gpu.spectrum.orthonormal import finish, orthonormalise, wide_panels
 
-__all__ = ["chebyshev", "find_missed", "product"]
+__all__ = ["chebyshev", "find_missed", "guard_size", "product", "refuse_block"]
 
 ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -109,9 +109,9 @@ def chebyshev(
     locked: it no longer changes. `known` pairs, fewer than n, are locked from the start.
     """
     xp, m, dtype = bk.xp, A.shape[0], np.dtype(A.dtype)
-    n_guard = max(16, math.ceil(0.15 * n))
+    refuse_block(bk, m, n, dtype.itemsize)
+    n_guard = guard_size(n)
     n_block = min(m, n + n_guard)
-    _refuse_block(bk, m, n, n_block, dtype)
     single = bk.as_float32(A)
     low, scale, cut = _spectrum(bk, single, n_block, rng)
     locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
@@ -191,13 +191,15 @@ def _cut_below(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, cut: 
     return float(abs(theta[n + settled[-1]])) if settled.size else cut
 
 
-def _refuse_block(bk: Backend, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
-    """Raise MemoryError, before any is allocated, if the blocks of vectors do not fit.
+def refuse_block(bk: Backend, m: int, n: int, itemsize: int = 8) -> None:
+    """Raise MemoryError, before any is allocated, if n eigenvectors of m rows do not fit.
 
-    The peak is three blocks and their residuals in float32; a filter takes three panels more.
+    The peak is three blocks of n and the guard vectors, and their residuals in float32; a filter
+    takes three panels more.
     """
+    n_block = min(m, n + guard_size(n))
     panel = min(n_block, bk.panel_width)
-    needed = m * (n_block * (3 * dtype.itemsize + 4) + 3 * panel * dtype.itemsize)
+    needed = m * (n_block * (3 * itemsize + 4) + 3 * panel * itemsize)
     free = bk.free_memory()
     if needed > free:
         msg = (
@@ -205,6 +207,11 @@ def _refuse_block(bk: Backend, m: int, n: int, n_block: int, dtype: np.dtype) ->
             "are free. Ask for fewer (n_components), or cluster a sample of the rows."
         )
         raise MemoryError(msg)
+
+
+def guard_size(n: int) -> int:
+    """Return how many vectors a block has beyond the n that are asked for."""
+    return max(16, math.ceil(0.15 * n))
 
 
 def _spectrum(

@@ -274,7 +274,8 @@ def _within_range(bk: Backend, W: Sparse) -> tuple[Sparse, int]:
 def _times_power(x: Array, exponent: int) -> Array:
     """Return x times 2^exponent, even if that power does not fit the dtype of x."""
     number, half = x.dtype.type, exponent // 2
-    return x * number(2.0**half) * number(2.0 ** (exponent - half))
+    with np.errstate(over="ignore", under="ignore"):
+        return x * number(2.0**half) * number(2.0 ** (exponent - half))
 
 
 def _check(bk: Backend, W: Sparse, solver: str) -> None:
