@@ -439,13 +439,13 @@ def _one_cluster(check: list[dict[str, Any]], promised: list[dict[str, Any]]) ->
             '"More than chance" means that the one-sided 99.9 % lower bound of the share exceeds '
             f"`alpha`: of 100 sets, {many} were split. An earlier version of the rule was run on "
             "the sets of far-apart members below, on these families with 300 rows, and on 59 sets "
-            "of 1,000 rows. It split cylinders, so the test for bent pairs was changed. The count of rows "
-            "in valleys was changed too, for another reason. These sets are therefore not fully "
-            "independent of the rule."
+            "of 1,000 rows. It split cylinders, so the test for bent pairs was changed. The count "
+            "of rows in valleys was changed too, for another reason. These sets are therefore not "
+            "fully independent of the rule."
         )
         levels = " / ".join(map(str, ALPHAS))
-        checked = f"""The null distribution was not fitted to the {len(CHECK)} families below. Each cell
-has the number of sets that were split at `alpha` = {levels}:
+        checked = f"""The null distribution was not fitted to the {len(CHECK)} families below.
+Each cell has the number of sets that were split at `alpha` = {levels}:
 
 {by_family(promised, CHECK)}
 
