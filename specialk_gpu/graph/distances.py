@@ -44,14 +44,14 @@ class Search(NamedTuple):
 def prepare(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None) -> Search:
     r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
 
-    Let c be a centred row, b the same row after rounding, and a = ‖c - b‖. The product of rows i
-    and j is off by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`. Twice this error is at most the sum of
-    :math:`a^2/τ + τ (‖c‖ + a)^2` over both rows, for any τ > 0, so that a row that rounds badly
-    mostly loosens its own bound. A term β‖b‖² is added. In units of half an eps, β consists of the
+    Let u be a centred row, ũ the same row after rounding, and η = ‖u - ũ‖. The product of rows i
+    and j is off by at most :math:`η_i ‖u_j‖ + ‖ũ_i‖ η_j`. Twice this error is at most the sum of
+    :math:`η^2/τ + τ (‖u‖ + η)^2` over both rows, for any τ > 0, so that a row that rounds badly
+    mostly loosens its own bound. A term β‖ũ‖² is added. In units of half an eps, β consists of the
     error of the product, 4 for the centring, 3 for the norms and the last subtraction, and some
     room for second-order terms.
 
-    If orthonormal `axes` (d, r) are given, c is replaced by its coordinates along them and the
+    If orthonormal `axes` (d, r) are given, u is replaced by its coordinates along them and the
     norm of the remainder. This moves no two rows farther apart, so lower bounds stay valid.
     """
     xp = bk.xp

@@ -6,13 +6,13 @@ repeats until the leading vectors have converged. There is no QR decomposition, 
 no arithmetic beyond the projected problem.
 
 The filter runs in float32 even for float64 matrices. It is applied to the residuals alone, so its
-rounding errors shrink with them. With Av = θv + r, Â = (A - centre)/half and
-x = (θ - centre)/half,
+rounding errors shrink with them. With Wv = θv + ρ, Ŵ = (W - centre)/half and
+ξ = (θ - centre)/half,
 
-    T_d(Â)v = T_d(x)v + w_d,   w_0 = 0,   w_1 = r/half,
-    w_(j+1) = 2Âw_j - w_(j-1) + 2T_j(x)r/half.
+    T_q(Ŵ)v = T_q(ξ)v + w_q,   w_0 = 0,   w_1 = ρ/half,
+    w_(j+1) = 2Ŵw_j - w_(j-1) + 2T_j(ξ)ρ/half.
 
-It runs in float64 if the interval is so narrow that float32 rounds Â too coarsely, or if a round
+It runs in float64 if the interval is so narrow that float32 rounds Ŵ too coarsely, or if a round
 has made no progress.
 """
 

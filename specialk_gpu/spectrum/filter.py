@@ -18,13 +18,13 @@ GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio a filter
 
 
 class _Interval(NamedTuple):
-    """The part of the spectrum, centre ± half, that the filter T_d((A - centre)/half) damps."""
+    """The part of the spectrum, centre ± half, that the filter T_q((A - centre)/half) damps."""
 
     centre: float
     half: float
 
     def growth(self, value: float) -> float:
-        """Return g such that |T_d| ≈ e^(d g)/2 at `value`; g is 0 inside the interval."""
+        """Return g such that |T_q| ≈ e^(q g)/2 at `value`; g is 0 inside the interval."""
         return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
 
 
