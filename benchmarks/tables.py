@@ -176,9 +176,6 @@ These seconds are medians of three fits each, in turns, of commit {
     }, before valleys were looked for, beside edbaa53, whose
 default was {OLD_RULE} (with n = 50 for the 100,000 rows).
 
-So are the images above, and below the kinds of sets, the real sets, and those with `n_clusters`:
-with alpha = 0.01, before valleys were looked for. Only the designs are of the rule as it is now.
-
 {len(designs) // n_draws} designs, {n_draws} draws of each: {verdicts(designs)}; mean ARI
 {statistics.mean(row["ari"] for row in designs):.2f}. Of these with 10, 20 or 50 clusters:
 {verdicts(many)}.

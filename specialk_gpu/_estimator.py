@@ -54,7 +54,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     Parameters
     ----------
     alpha : float, default=None
-        Level of the test, in (0, 1). None means 0.05 for the cut test and 0.01, as in [HD19], for
+        Significance level, in (0, 1). None means 0.05 for the cut test and 0.01, as in [HD19], for
         the ZZ Top Bound. For the cut test, `alpha` is meant to be the largest share of data sets
         of one cluster that are split.
     n_clusters : int, default=None

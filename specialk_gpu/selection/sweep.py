@@ -68,7 +68,7 @@ def decide(
     log_p : sequence of float
         Natural logarithms of the bounds, one for each k.
     alpha : float
-        Level of the test.
+        Significance level.
     stopping : {"first", "watershed"}
         "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds `alpha`.
         "watershed" makes a rule of the paper's closing remark: the last k before the largest drop
@@ -135,7 +135,7 @@ def sweep(
     D : array-like of shape (m, n)
         An embedding, or any data whose columns are comparable.
     alpha : float
-        Level of the test, in (0, 1).
+        Significance level, in (0, 1).
     n_clusters : int, optional
         Cluster for this k only and skip the decision.
     min_clusters, max_clusters : int
