@@ -12,13 +12,18 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from specialk_gpu._model import FittedModel
-from specialk_gpu._parameters import asked, check_counts, check_limits, level
+from specialk_gpu._parameters import (
+    check_counts,
+    check_limits,
+    checked_parameters,
+    significance_level,
+)
 from specialk_gpu._progress import Clock, show_progress
 from specialk_gpu._stages import (
-    by_cut,
-    by_zz_top,
+    explain_memory_error,
+    fit_by_cut,
+    fit_by_zz_top,
     graphs_to_cut,
-    memory_explained,
     neighbour_graph,
     refuse_eigenpairs,
     warn_of_graph,
@@ -287,7 +292,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
-        check_limits(asked(self))
+        check_limits(checked_parameters(self))
         before = dict(vars(self))
         try:
             with show_progress() if self.verbose else nullcontext():
@@ -305,7 +310,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
         """Run the stages on checked input; set the fitted attributes, converted by `out`."""
-        X, wish = to_backend(bk, given), asked(self)
+        X, wish = to_backend(bk, given), checked_parameters(self)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
@@ -315,7 +320,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             W, radius = affinity_matrix(X), None
             check_counts(wish, W.shape[0], "rows")
         else:
-            with memory_explained(bk, "graph"):
+            with explain_memory_error(bk, "graph"):
                 if self.metric == "euclidean":
                     warn_of_scales(bk, X)
                 rows = Rows(in_metric(X, self.metric))
@@ -327,14 +332,14 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         warn_of_graph(wish, W)
         if self.criterion == "cut":
-            found = by_cut(wish, bk, graphs_to_cut(wish, rows, W), W, rng, clock)
+            found = fit_by_cut(wish, bk, graphs_to_cut(wish, rows, W), W, rng, clock)
         else:
-            found = by_zz_top(wish, bk, W, rng, clock)
+            found = fit_by_zz_top(wish, bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         self._settings = {
             name: value for name, value in vars(wish).items() if name not in NOT_OF_THE_FIT
         }
-        self._settings["alpha"] = level(wish)
+        self._settings["alpha"] = significance_level(wish)
         self._distinct, own = None, found.labels
         if group is not None:
             first = bk.xp.unique(group, return_index=True)[1]

@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 
 from specialk_gpu._checks import as_integer
 
-__all__ = ["Parameters", "asked", "check_counts", "check_limits", "level"]
+__all__ = ["Parameters", "checked_parameters", "check_counts", "check_limits", "significance_level"]
 
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 
@@ -39,7 +39,7 @@ class Parameters(Protocol):
     tol: float
 
 
-def asked(model: BaseEstimator) -> Any:
+def checked_parameters(model: BaseEstimator) -> Any:
     """Return the parameters of an estimator; NumPy's integers become Python's.
 
     Raises
@@ -55,7 +55,7 @@ def asked(model: BaseEstimator) -> Any:
     return SimpleNamespace(**given)
 
 
-def level(model: Parameters) -> float:
+def significance_level(model: Parameters) -> float:
     """Return `alpha`, or the default of the criterion if it is None."""
     return LEVELS[model.criterion] if model.alpha is None else model.alpha
 

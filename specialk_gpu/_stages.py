@@ -10,7 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu._parameters import Parameters, level
+from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import ScaleWarning, SelectionPath
 from specialk_gpu._warn import warn
@@ -23,7 +23,7 @@ from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
-from specialk_gpu.selection.sweep import by_size, sweep
+from specialk_gpu.selection.sweep import labels_by_size, sweep
 from specialk_gpu.spectrum.chebyshev import refuse_block
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs, eigenpairs
@@ -31,10 +31,10 @@ from specialk_gpu.spectrum.embedding import embed
 
 __all__ = [
     "Fit",
-    "by_cut",
-    "by_zz_top",
+    "fit_by_cut",
+    "fit_by_zz_top",
     "graphs_to_cut",
-    "memory_explained",
+    "explain_memory_error",
     "neighbour_graph",
     "refuse_eigenpairs",
     "warn_of_graph",
@@ -51,7 +51,7 @@ REMEDIES = {
 }
 
 
-def by_cut(
+def fit_by_cut(
     model: Parameters,
     bk: Backend,
     graphs: CutGraphs,
@@ -69,17 +69,17 @@ def by_cut(
         n = max(1, min(n, m - 1))
         if n not in known:
             fewer = known.popitem()[1] if known else None
-            with memory_explained(bk, "eigenpairs"):
-                known[n] = verified_pairs(model, W, n, seeds[0], fewer)
+            with explain_memory_error(bk, "eigenpairs"):
+                known[n] = verified_eigenpairs(model, W, n, seeds[0], fewer)
                 clock.stop("eigenpairs", f"{n} by {known[n].solver}")
         return known[n]
 
-    with memory_explained(bk, "search"):
+    with explain_memory_error(bk, "search"):
         found = search(
             graphs,
             pairs_of,
             clock,
-            alpha=level(model),
+            alpha=significance_level(model),
             n_clusters=model.n_clusters,
             min_clusters=model.min_clusters,
             max_clusters=model.max_clusters,
@@ -101,21 +101,21 @@ def by_cut(
     )
 
 
-def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
+def fit_by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
     n = n_eigenpairs(model, W.shape[0])
-    with memory_explained(bk, "eigenpairs"):
-        pairs = verified_pairs(model, W, n, rng)
+    with explain_memory_error(bk, "eigenpairs"):
+        pairs = verified_eigenpairs(model, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=model.drop_correlated)
         # D replaces the eigenvectors, so their memory can be freed
         pairs = pairs._replace(vectors=None)  # type: ignore[arg-type]
         clock.stop("embedding", f"{D.shape[1]} columns")
     warn_of_components(bk, W, pairs)
-    with memory_explained(bk, "sweep"):
+    with explain_memory_error(bk, "sweep"):
         found = sweep(
             D,
-            alpha=level(model),
+            alpha=significance_level(model),
             n_clusters=model.n_clusters,
             min_clusters=model.min_clusters,
             max_clusters=50 if model.max_clusters is None else model.max_clusters,
@@ -151,7 +151,7 @@ def n_eigenpairs(model: Parameters, m: int) -> int:
 def refuse_eigenpairs(model: Parameters, bk: Backend, m: int) -> None:
     """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit."""
     if model.criterion == "zz_top":
-        with memory_explained(bk, "eigenpairs"):
+        with explain_memory_error(bk, "eigenpairs"):
             refuse_block(bk, m, n_eigenpairs(model, m))
 
 
@@ -237,7 +237,7 @@ def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
         )
 
 
-def verified_pairs(
+def verified_eigenpairs(
     model: Parameters, W: Sparse, n: int, random_state: Seed, known: Eigenpairs | None = None
 ) -> Eigenpairs:
     """Compute n eigenpairs; raise or warn if they could not be verified."""
@@ -252,7 +252,7 @@ def verified_pairs(
 
 
 @contextmanager
-def memory_explained(bk: Backend, stage: str) -> Iterator[None]:
+def explain_memory_error(bk: Backend, stage: str) -> Iterator[None]:
     """Add to a MemoryError the stage, the free memory, and what to change."""
     try:
         yield
@@ -287,9 +287,9 @@ class Fit(NamedTuple):
         """
         steps = []
         for step in self.path:
-            labels, number = _by_size(step.labels[group], step.k)
+            labels, number = _labels_by_size(step.labels[group], step.k)
             steps.append(step.renumbered(labels, number))
-        labels, number = _by_size(self.labels[group], self.n_clusters)
+        labels, number = _labels_by_size(self.labels[group], self.n_clusters)
         return self._replace(
             labels=labels,
             membership=self.membership[group][:, backend_of(labels).asarray(np.argsort(number))],
@@ -299,9 +299,9 @@ class Fit(NamedTuple):
         )
 
 
-def _by_size(labels: Array, k: int) -> tuple[Array, list[int]]:
+def _labels_by_size(labels: Array, k: int) -> tuple[Array, list[int]]:
     """Return labels by decreasing size of the clusters, and the new number of each cluster."""
     bk = backend_of(labels)
-    new, number = by_size(bk.xp, labels, k), bk.xp.empty(k, dtype=np.int64)
+    new, number = labels_by_size(bk.xp, labels, k), bk.xp.empty(k, dtype=np.int64)
     number[labels] = new
     return new, bk.to_numpy(number).tolist()

@@ -565,11 +565,11 @@ def test_every_kernel_compiles():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # forks beside threads
 def test_a_child_that_was_forked_amid_a_product_starts_anew():
-    before = [library.get_num_threads() for library in host_threads._blas()]
+    before = [library.get_num_threads() for library in host_threads._blas_libraries()]
     with host_threads.one_blas_thread:
         pid = os.fork()
         if not pid:
-            after = [library.get_num_threads() for library in host_threads._blas()]
+            after = [library.get_num_threads() for library in host_threads._blas_libraries()]
             os._exit(host_threads.one_blas_thread.users + (after != before))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert host_threads.one_blas_thread.users == 1

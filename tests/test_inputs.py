@@ -416,7 +416,7 @@ def test_what_is_no_matrix_of_floats_is_refused(X, message):
 
 def test_memory_for_eigenvectors_is_asked_for_before_the_graph_is_built(monkeypatch):
     searched = []
-    monkeypatch.setattr(found_rows, "search", lambda *a: searched.append(a))
+    monkeypatch.setattr(found_rows, "search_neighbors", lambda *a: searched.append(a))
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
     X = np.random.default_rng(0).normal(size=(2000, 3))
     with pytest.raises(MemoryError, match=r"500 eigenvectors of 2000 rows need about .*n_comp"):

@@ -631,8 +631,10 @@ def test_the_host_waits_at_most_twice_an_iteration(waits, X, ks):
 @pytest.mark.filterwarnings("ignore:k-means found 30 clusters")
 @pytest.mark.parametrize(("X", "k"), [(NOISE, 9), (COPIES, 29), (COPIES, 35)])
 def test_given_starts_wait_once_an_iteration_and_filling_and_twice_more(waits, monkeypatch, X, k):
-    bk, refill, fillings = get_backend("cuda"), rounds._refill, []
-    monkeypatch.setattr(rounds, "_refill", lambda *all_own: fillings.append(refill(*all_own)))
+    bk, refill, fillings = get_backend("cuda"), rounds._refill_empty_clusters, []
+    monkeypatch.setattr(
+        rounds, "_refill_empty_clusters", lambda *all_own: fillings.append(refill(*all_own))
+    )
     init = bk.asarray(np.random.default_rng(0).normal(scale=30.0, size=(40, k, X.shape[1])))
     with waits() as count:
         kmeans(bk.asarray(X), k, init=init, n_init=0)

@@ -157,9 +157,11 @@ def test_few_columns_are_searched_exactly_in_a_tree(monkeypatch, kind, d, dtype)
 
 
 def test_ties_are_asked_again_with_twice_as_many_before_they_are_done_again(monkeypatch):
-    asked, redone, redo = asked_of_the_tree(monkeypatch), [], exact._redo
+    asked, redone, redo = asked_of_the_tree(monkeypatch), [], exact._search_neighbors_again
     monkeypatch.setattr(
-        exact, "_redo", lambda bk, X, rows, *out: redone.append(rows) or redo(bk, X, rows, *out)
+        exact,
+        "_search_neighbors_again",
+        lambda bk, X, rows, *out: redone.append(rows) or redo(bk, X, rows, *out),
     )
     check_against_brute_force(cpu, normal(size=(500, 3)), 10)
     assert asked == [(500, 13)]
@@ -205,7 +207,7 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     choose(monkeypatch, "pairs")
-    monkeypatch.setattr(exact, "reduction", lambda *_: axes)
+    monkeypatch.setattr(exact, "principal_axes", lambda *_: axes)
     for sizes in ((256, 1024, 1024), (16, 40, 30)):  # of cells, what is near, and tiles
         for name, size in zip(("CELL_ROWS", "NEAR_ROWS", "TILE_ROWS"), sizes, strict=True):
             monkeypatch.setattr(host_search, name, size)
@@ -406,7 +408,7 @@ def test_a_fit_looks_for_duplicates_once_and_for_as_many_neighbours_once(monkeyp
     hashed, searched = [], []
     for name, module, seen in (
         ("duplicate_groups", found_rows, hashed),
-        ("search", found_rows, searched),
+        ("search_neighbors", found_rows, searched),
     ):
         function = getattr(module, name)
         monkeypatch.setattr(

@@ -23,9 +23,9 @@ from specialk_gpu import (
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_test import Gap
-from specialk_gpu.selection.fragments import RESOLUTIONS, finer, resolutions
+from specialk_gpu.selection.fragments import RESOLUTIONS, finer_resolutions, resolutions
 from specialk_gpu.selection.polishing import polished
-from specialk_gpu.selection.walks import prepare
+from specialk_gpu.selection.walks import prepare_walks
 
 FOUR, FOUR_Y = make_blobs(
     320, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0
@@ -337,7 +337,7 @@ def test_copies_of_a_row_are_in_one_cluster(bk):
 
 @pytest.mark.parametrize("k", [2, 7, 40, 200])
 def test_polishing_empties_no_cluster(bk, k):
-    graph = prepare(bk.sparse.csr_matrix(knn_graph(FOUR)))
+    graph = prepare_walks(bk.sparse.csr_matrix(knn_graph(FOUR)))
     rng = np.random.default_rng(k)
     y = rng.permutation(np.concatenate([np.arange(k), rng.integers(k, size=len(FOUR) - k)]))
     labels, shares = polished(graph, bk.asarray(y, dtype=np.int32), k)
@@ -348,7 +348,7 @@ def test_polishing_empties_no_cluster(bk, k):
 
 
 def test_polishing_gives_rows_to_the_cluster_around_them(bk):
-    graph = prepare(bk.sparse.csr_matrix(knn_graph(FOUR)))
+    graph = prepare_walks(bk.sparse.csr_matrix(knn_graph(FOUR)))
     y = FOUR_Y.copy()
     y[::17] = (y[::17] + 1) % 4
     labels, _ = polished(graph, bk.asarray(y, dtype=np.int32), 4)
@@ -375,7 +375,9 @@ def test_polishing_does_not_pull_touching_clusters_together(seed):
 def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
     W = sparse.block_diag([np.ones((30, 30)), np.zeros((2, 2))], format="csr")
     y = np.repeat([0, 1], [30, 2])
-    labels, shares = polished(prepare(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2)
+    labels, shares = polished(
+        prepare_walks(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2
+    )
     np.testing.assert_array_equal(bk.to_numpy(labels), y)
     np.testing.assert_allclose(bk.to_numpy(shares), np.eye(2)[y], rtol=1e-12)
 
@@ -399,13 +401,13 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
 
 def test_where_many_clusters_are_found_the_graph_is_cut_finer():
     done = list(RESOLUTIONS)
-    while more := finer(done, 100_000, 500):
+    while more := finer_resolutions(done, 100_000, 500):
         assert len(more) == 1
         assert more[0].n_fragments == 2 * max(one.n_fragments for one in done)
         done = more
     assert done[0].n_fragments >= 2 * 500
-    assert finer(list(RESOLUTIONS), 100_000, 8) == []
-    assert finer(list(RESOLUTIONS), 12 * 60, 60) == []
+    assert finer_resolutions(list(RESOLUTIONS), 100_000, 8) == []
+    assert finer_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
 
 
 # -- sets whose answer is known -------------------------------------------------------------------

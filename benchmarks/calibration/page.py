@@ -30,7 +30,7 @@ from specialk_gpu.selection.fragments import RESOLUTIONS
 from specialk_gpu.selection.null_distribution import null_law
 from specialk_gpu.selection.parts import FEW_COLUMNS, SHORT_LENGTH, SHORTCUTS, THIN_WEIGHT
 from specialk_gpu.selection.valleys import BINS, Valleys, halves
-from specialk_gpu.selection.walks import prepare
+from specialk_gpu.selection.walks import prepare_walks
 
 __all__ = ["calibration_page", "draw"]
 
@@ -75,7 +75,9 @@ def draw() -> Any:
     for name, X in sets.items():
         settings = {"criterion": "zz_top", "backend": "numpy", "random_state": 0}
         model = SpecialK(n_clusters=2, **settings).fit(X)
-        position, cut = Cuts(prepare(model.affinity_matrix_), model.labels_, 2).profile((0, 1))
+        position, cut = Cuts(prepare_walks(model.affinity_matrix_), model.labels_, 2).profile(
+            (0, 1)
+        )
         left.plot(position, cut, label=name)
     left.axvline(0, color="0.7", zorder=0)
     left.set(xlabel="rows from the border", ylabel="weight of the cut")

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Verdict", "cuda_verdict", "driver_text", "driver_version", "extra_for"]
+__all__ = ["Verdict", "cuda_verdict", "driver_text", "driver_version", "pip_extra_for_driver"]
 
 DRIVER = Path("/proc/driver/nvidia")  # where Linux reports on NVIDIA's driver
 
@@ -35,7 +35,7 @@ def driver_version() -> int | None:
     return None if failed or not found.value else found.value
 
 
-def extra_for(version: int) -> str:
+def pip_extra_for_driver(version: int) -> str:
     """Return the pip extra whose CuPy runs with a driver for that CUDA version."""
     return "cuda13" if version >= 13000 else "cuda12"
 
@@ -48,10 +48,10 @@ def driver_text() -> str:
     cuda = f"CUDA {version // 1000}.{version % 1000 // 10}"
     if version < 12000:
         return f"{cuda}, too old: CuPy 14 needs a driver for CUDA 12 or newer"
-    return f"{cuda}, extra {extra_for(version)}"
+    return f"{cuda}, extra {pip_extra_for_driver(version)}"
 
 
-def _advice() -> str:
+def _cuda_advice() -> str:
     """Return what to do if CuPy is missing."""
     version = driver_version()
     if version is None and not DRIVER.exists():
@@ -60,7 +60,7 @@ def _advice() -> str:
         return "install it with: pip install 'specialk-gpu[cuda12]' (or [cuda13])"
     if version < 12000:
         return f"NVIDIA driver: {driver_text()}"
-    return f"install it with: pip install 'specialk-gpu[{extra_for(version)}]'"
+    return f"install it with: pip install 'specialk-gpu[{pip_extra_for_driver(version)}]'"
 
 
 def cuda_verdict() -> Verdict:
@@ -78,7 +78,7 @@ def cuda_verdict() -> Verdict:
                 verdict = Verdict(*import_module("specialk_gpu.backend.gpu").probe())
             except (ImportError, OSError, RuntimeError, AttributeError) as error:
                 verdict = Verdict(
-                    f"CuPy cannot be imported ({error}); {_advice()}",
+                    f"CuPy cannot be imported ({error}); {_cuda_advice()}",
                     broken=not isinstance(error, ModuleNotFoundError),
                 )
         _verdicts[pid] = verdict

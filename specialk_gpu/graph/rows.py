@@ -15,7 +15,7 @@ from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.duplicates import DuplicateRowsWarning, duplicate_groups, first_members
 from specialk_gpu.graph.features import within_range
-from specialk_gpu.graph.search import search
+from specialk_gpu.graph.search import search_neighbors
 
 __all__ = ["Neighbors", "Rows", "without_duplicates"]
 
@@ -108,7 +108,7 @@ class Rows:
         if self._found is None or self._found[0].shape[1] < k:
             bk = backend_of(self.X)
             if self.groups is None:
-                self._found = search(bk, self.X, k)
+                self._found = search_neighbors(bk, self.X, k)
             else:
                 near = self.distinct
                 u = len(near)

@@ -20,13 +20,13 @@ from specialk_gpu.lloyd.iterations import GAIN, GIVE_UP, Found, Left, lloyd
 from specialk_gpu.lloyd.seeding import (
     Points,
     distinct,
-    joined,
-    padded,
-    plus_plus,
-    points_of,
+    joined_starts,
+    kmeans_plus_plus,
+    kmeans_points,
+    padded_starts,
     starting_centers,
-    swaps,
-    uploaded,
+    swap_centers,
+    upload_together,
 )
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
@@ -210,19 +210,21 @@ def kmeans_batch(
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
     X, init, shift, unit = _centred(bk, X, init)
-    points = points_of(bk, X)
+    points = kmeans_points(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     parts = []
     if many:
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
-        sample = points_of(bk, X[bk.asarray(np.sort(sample))])
+        sample = kmeans_points(bk, X[bk.asarray(np.sort(sample))])
         parts.append(_candidates(sample, ks, n_init, rngs, shared_rng, max_iter))
-        parts.append(plus_plus(points, ks, -(-n_init // FAR), rngs))  # a sample has no rare rows
+        parts.append(
+            kmeans_plus_plus(points, ks, -(-n_init // FAR), rngs)
+        )  # a sample has no rare rows
     elif n_init:
         parts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
     if init is not None:
         parts.insert(0, (init, np.repeat(ks, len(init))))
-    starts, sizes = joined(bk, parts)
+    starts, sizes = joined_starts(bk, parts)
     idle_rounds = 1 if many else IDLE_ROUNDS
     give_up = GIVE_UP if init is None else np.inf
     best, inertias = lloyd(points, starts, sizes, max_iter, give_up=give_up)
@@ -290,7 +292,7 @@ def _candidates(
     batches = list({id(run.centers): run.centers for run in chosen}.values())
     first = dict(zip(map(id, batches), np.cumsum([0, *map(len, batches)]).tolist(), strict=False))
     rows = np.array([first[id(run.centers)] + run.run for run in chosen])
-    starts = padded(sample.bk, batches, ks[-1])[sample.bk.asarray(rows)]
+    starts = padded_starts(sample.bk, batches, ks[-1])[sample.bk.asarray(rows)]
     return starts, np.repeat(ks, n_runs)
 
 
@@ -316,7 +318,7 @@ def _improved(
             own = bk.asarray(chosen)
             centers, labels = centers[own], labels[own]
         greedy, own_rngs = (failed[chosen] % 2 == 0).tolist(), [rngs[p] for p in chosen]
-        swapped, run = swaps(points, centers, sizes[chosen], greedy, n_init, own_rngs)
+        swapped, run = swap_centers(points, centers, sizes[chosen], greedy, n_init, own_rngs)
         last = bk.remember(points.X, labels, centers)
         last = None if last is None else last.of(run)
         own = None if left is None else [left[p] for p in chosen]
@@ -353,7 +355,7 @@ def _results(
         offsets = k * np.arange(n)
         order = np.argsort(~used, axis=1, kind="stable") + offsets[:, None]
         number = used.cumsum(axis=1) - 1
-        order, number, offsets = uploaded(bk, order.ravel(), number.ravel(), offsets)
+        order, number, offsets = upload_together(bk, order.ravel(), number.ravel(), offsets)
         labels = number.astype(np.int32)[labels + offsets[:, None]]
         centers = centers.reshape(n * k, -1)[order].reshape(centers.shape)
     found = []

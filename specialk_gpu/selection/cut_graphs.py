@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.knn import knn_graph_of, normalised, symmetric_graph
+from specialk_gpu.graph.knn import knn_graph_of, normalised_graph, symmetric_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (
@@ -19,7 +19,7 @@ from specialk_gpu.selection.null_distribution import (
     log_p_of,
 )
 from specialk_gpu.selection.valleys import Valleys, halves
-from specialk_gpu.selection.walks import CutGraph, prepare
+from specialk_gpu.selection.walks import CutGraph, prepare_walks
 
 __all__ = ["CutGraphs", "WIDE"]
 
@@ -87,8 +87,8 @@ class CutGraphs:
     def near(self) -> CutGraph:
         """The first graph: the given one, or the graph of 10 neighbours of the distinct rows."""
         if self._W is not None and self._groups is None:
-            return prepare(self._W, twins=self._rows is None)
-        return prepare(knn_graph_of(self._distinct, min(NEAR, len(self._distinct) - 1)))
+            return prepare_walks(self._W, twins=self._rows is None)
+        return prepare_walks(knn_graph_of(self._distinct, min(NEAR, len(self._distinct) - 1)))
 
     @cached_property
     def nearest(self) -> Array:
@@ -116,7 +116,9 @@ class CutGraphs:
     @cached_property
     def wide(self) -> CutGraph:
         """The second graph: that of 30 neighbours. Requires `has_second`."""
-        return prepare(normalised(symmetric_graph(backend_of(self.nearest), self.nearest, None)))
+        return prepare_walks(
+            normalised_graph(symmetric_graph(backend_of(self.nearest), self.nearest, None))
+        )
 
     @cached_property
     def least_neighbors(self) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 
-__all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "interval_of"]
+__all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "filter_interval"]
 
 MAX_DEGREE = 1000
 DRIFT = 0.05  # if locked pairs have residual δ, growth beyond (DRIFT / δ)² spoils the block
@@ -28,7 +28,7 @@ class _Interval(NamedTuple):
         return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
 
 
-def interval_of(low: float, high: float, scale: float) -> _Interval:
+def filter_interval(low: float, high: float, scale: float) -> _Interval:
     """Return the interval to damp, [low, high], which may be empty or a point."""
     return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 
