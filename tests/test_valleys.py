@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.datasets import make_blobs
 
+from specialk_gpu import SpecialK
 from specialk_gpu.selection import valleys
 from specialk_gpu.selection.null_distribution import local_dimension
 from specialk_gpu.selection.valleys import (
@@ -212,3 +214,11 @@ def test_the_local_dimension_of_a_ball_is_not_above_its_own(d):
     assert d / 2 < local_dimension(distances, most=9.0) < 1.1 * d
     assert local_dimension(distances) <= 1.5
     assert local_dimension(np.zeros((5, 5))) == 1
+
+
+@pytest.mark.parametrize("scale", [2.0**-830, 2.0**660])
+def test_valleys_do_not_depend_on_the_unit(scale):
+    X, _ = make_blobs(300, centers=np.eye(8)[:3] * 5, random_state=0)  # short: valleys are asked
+    fits = [SpecialK(backend="numpy", random_state=0).fit(x) for x in (X, X * scale)]
+    np.testing.assert_array_equal(fits[0].labels_, fits[1].labels_)
+    np.testing.assert_allclose(*([step.log_p for step in model.path_] for model in fits), rtol=1e-6)

@@ -97,11 +97,11 @@ class CutGraphs:
 
     @cached_property
     def _halves(self) -> Array:
-        return halves(self._distinct.X)
+        return halves(self._distinct.in_range()[0])
 
     def valleys(self, part: Array, K: int) -> Valleys:
         """Return the valleys between parts. Requires `has_rows`."""
-        return Valleys(self._distinct.X, self._halves, part, K)
+        return Valleys(self._distinct.in_range()[0], self._halves, part, K)
 
     @property
     def n_columns(self) -> int:
@@ -172,7 +172,9 @@ class CutGraphs:
         across = inside[nearest] != inside[:, None]
         nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
         row = nearer.argmin()[None]
-        near = self._distinct.X[bk.xp.concatenate([row, nearest[row[0]]])].astype(np.float64)
+        near = self._distinct.in_range()[0][bk.xp.concatenate([row, nearest[row[0]]])].astype(
+            np.float64
+        )
         found = bk.to_numpy(bk.xp.concatenate([nearer[row].astype(np.float64), near.ravel()]))
         n_nearer = int(found[0])
         own = found[1:].reshape(near.shape)[: n_nearer + 1]
