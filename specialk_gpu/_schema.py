@@ -67,7 +67,7 @@ ARRAYS = {
     "_tree.log_p": Field("f8", "K", most=0, extremes="-inf"),
     "_tree.ratio": Field("f8", "K", 0),
     "_tree.sizes": Field("i8", "K", 1),
-    "_tree.first": Field("i8", "K", 0, "u"),
+    "_tree.first": Field("i8", "K", 0, "m"),
 }
 STEP = {"k", "pair", "accepted", "reason"}  # of the path, in the JSON text
 LONGEST = 1000  # characters of a reason
@@ -266,10 +266,10 @@ def _check_values(name: str, array: np.ndarray, sizes: dict[str, int]) -> None:
 
 def _check_tree(arrays: Mapping[str, np.ndarray], sizes: dict[str, int]) -> None:
     """Check that each node but the root is in one union, made before it is united."""
-    K, u = sizes["K"], sizes["u"]
+    K, m = sizes["K"], sizes["m"]
     children, counts = arrays["_tree.children"], arrays["_tree.sizes"]
     early = (children < K + np.arange(K - 1)[:, None]).all()
     _must(early, "_tree.children must be leaves, or unions made before")
     once = np.unique(children).size == children.size
     _must(once, "_tree.children must have each node once")
-    _must(int(counts.sum()) == u, f"_tree.sizes must add up to {u}, got {int(counts.sum())}")
+    _must(int(counts.sum()) == m, f"_tree.sizes must add up to {m}, got {int(counts.sum())}")

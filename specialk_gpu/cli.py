@@ -146,7 +146,10 @@ def _add_bench(commands: argparse._SubParsersAction[Parser]) -> None:
     try:
         from benchmarks.suite import command
     except ModuleNotFoundError:
-        bench = commands.add_parser("bench", help="measure against other libraries", add_help=False)
+        # Without a prefix of its own, options are taken, whatever they are.
+        bench = commands.add_parser(
+            "bench", help="measure against other libraries", add_help=False, prefix_chars="\0"
+        )
         bench.set_defaults(command=_bench_is_missing)
         bench.add_argument("options", nargs=argparse.REMAINDER)
     else:
@@ -285,8 +288,9 @@ def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
 
 def _info(_options: argparse.Namespace, _warned: list[str]) -> None:
     from specialk_gpu._environment import optional_versions, package_versions
-    from specialk_gpu.backend import describe_backends, driver_text
+    from specialk_gpu.backend import describe_backends
     from specialk_gpu.backend.cpu.threads import n_threads
+    from specialk_gpu.backend.driver import driver_text
 
     def listed(versions: Mapping[str, object]) -> str:
         return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())

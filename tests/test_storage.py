@@ -7,6 +7,7 @@ import tracemalloc
 import warnings
 import zipfile
 from collections import Counter
+from functools import cache
 
 import damaged_models
 import joblib
@@ -28,6 +29,11 @@ def fit(X, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return SpecialK(**settings).fit(X)
+
+
+@cache
+def blobs():
+    return fit(BLOBS)
 
 
 def fitted(model):
@@ -92,7 +98,7 @@ def test_parameters_set_with_numpy_come_back_as_numbers(tmp_path):
 
 
 def test_the_file_needs_no_pickle(tmp_path):
-    fit(BLOBS).save(tmp_path / "m.npz")
+    blobs().save(tmp_path / "m.npz")
     with np.load(tmp_path / "m.npz", allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
         content = json.loads(str(file["content"]))
@@ -112,7 +118,7 @@ def test_what_cannot_be_saved_is_said_before_a_file_is_touched(tmp_path):
 
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
     path = tmp_path / "m.npz"
-    model = fit(BLOBS)
+    model = blobs()
     model.save(path)
     before = path.read_bytes()
 
@@ -130,7 +136,7 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
 def test_places_that_are_no_file_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "nowhere" / "m.npz"):
         with pytest.raises(OSError, match="must name a file in a folder that exists"):
-            fit(BLOBS).save(path)
+            blobs().save(path)
 
 
 def test_every_damage_is_a_value_error(tmp_path):
@@ -300,7 +306,7 @@ def setting(place, value):
             lambda x: np.r_[0, x[0] + x[1], x[2:]],
             "sizes must not go beyond 1, got 0",
         ),
-        ("_tree.first", setting(0, 200), "_tree.first must be below u = 200, got 200"),
+        ("_tree.first", setting(0, 200), "_tree.first must be below m = 200, got 200"),
         ("feature_names_in_", lambda _: np.array(["a", "b"]), "but d = 3 elsewhere"),
         ("feature_names_in_", setting(1, "\x1b"), "feature_names_in_ must have no control chara"),
         ("_distinct", lambda _: np.arange(200), "it has _distinct"),
@@ -465,7 +471,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
     np.save(tmp_path / "m.npy", BLOBS)
     with pytest.raises(ValueError, match="m.npy is not a model that was saved, or is damaged"):
         SpecialK.load(tmp_path / "m.npy")
-    fit(BLOBS).save(path)
+    blobs().save(path)
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
         SpecialK.load(path)
@@ -474,7 +480,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
 @pytest.mark.parametrize(("key", "value"), [("format", FORMAT + 1), ("class", "Other")])
 def test_other_formats_and_classes_are_named(tmp_path, key, value):
     path = tmp_path / "m.npz"
-    fit(BLOBS).save(path)
+    blobs().save(path)
     with np.load(path) as file:
         arrays = dict(file)
     content = json.loads(str(arrays["content"])) | {key: value, "version": "9.1"}
@@ -490,7 +496,7 @@ def test_other_formats_and_classes_are_named(tmp_path, key, value):
 
 
 def test_pickle_and_joblib_keep_what_predicts(tmp_path):
-    model = fit(BLOBS)
+    model = blobs()
     joblib.dump(model, tmp_path / "m.joblib")
     for again in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "m.joblib")):
         check_equal(model, again)
@@ -518,7 +524,7 @@ def test_models_of_a_gpu_predict_on_a_cpu(tmp_path, affinity):
 
 
 def test_the_file_is_a_zip_of_arrays(tmp_path):
-    fit(BLOBS).save(tmp_path / "m.npz")
+    blobs().save(tmp_path / "m.npz")
     with zipfile.ZipFile(tmp_path / "m.npz") as file:
         names = {name.removesuffix(".npy") for name in file.namelist()}
     assert {"content", "labels_", "embedding_", "_fit_X", "affinity_matrix_.data"} <= names
