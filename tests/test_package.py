@@ -27,7 +27,7 @@ FLOORS = [
     {"_checks", "_progress", "_version", "_warn"},
     {"backend", "_parameters"},
     {"graph", "spectrum", "lloyd", "_result"},
-    {"selection", "_environment"},
+    {"selection", "_environment", "_schema"},
     {"_storage"},
     {"_validation", "_prediction", "_fitted"},
     {"inspection"},
