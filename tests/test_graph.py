@@ -390,6 +390,13 @@ def test_the_graph_of_distances_does_not_depend_on_their_unit(bk, unit):
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+def test_distances_beyond_the_largest_number_have_a_graph(bk):
+    X = np.r_[np.eye(5), -1.01 * np.eye(5)]
+    expected = to_scipy(bk, knn_graph(bk.asarray(X), 3, weights="distance")).toarray()
+    found = to_scipy(bk, knn_graph(bk.asarray(X * 1.7e308), 3, weights="distance")).toarray()
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
 def test_normalising_keeps_components_of_any_size(bk):
     tiny, huge = np.array([[0, 3e-310], [3e-310, 0]]), np.array([[0, 1e200], [1e200, 0]])
     G = sparse.csr_matrix(sparse.block_diag([tiny, huge]))

@@ -62,7 +62,10 @@ COMPRESSED = {
     "indices square": (replacing("indices", lambda x: x[:, None]), "must have 1 dimensions"),
     "indptr decreasing": (setting("indptr", 1, 10**6), "indptr must not decrease"),
     "indptr negative": (setting("indptr", 1, -7), "indptr must not decrease"),
-    "indptr wraps": (setting("indptr", [1, 2], [2**31 - 1, -(2**31)]), "indptr must not decrease"),
+    "indptr wraps": (
+        setting("indptr", [1, 2, 3], [2**31 - 1, -(2**31), -10]),  # all differences wrap
+        "indptr must not decrease",
+    ),
     "indptr too far": (setting("indptr", -1, 10**6), "must end with at most the number of indices"),
     "indptr from one": (setting("indptr", 0, 1), "indptr must begin with 0, got 1"),
     "indptr short": (replacing("indptr", lambda x: x[:-1]), r"indptr must have length \d+, got"),

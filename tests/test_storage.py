@@ -199,6 +199,7 @@ STEP = {"k": 2, "pair": [0, 1], "accepted": True, "reason": "because"}
     [
         ("parameters", [], "its parameters must be an object"),
         ("parameters.beta", 3, "parameters must be those of SpecialK, got more or fewer: beta"),
+        ("parameters.\x1b[2J\n", 3, r"got more or fewer: \\x1b\[2J\\x0a$"),
         ("parameters.alpha", [0.05], r"The 'alpha' parameter .* Got \[0.05\] instead"),
         ("parameters.alpha", 7, "The 'alpha' parameter of SpecialK must be"),
         ("parameters.criterion", EVIL, r"'criterion' parameter .* Got '<script>\\x1b"),
@@ -277,6 +278,7 @@ def setting(place, value):
         ("labels_", setting(7, 3), "labels_ must be below k = 3, got 3"),
         ("labels_", setting(7, -1), "labels_ must not go beyond 0, got -1"),
         ("labels_", lambda x: x.astype(np.int64), "labels_ must be of i4, got '<i8'"),
+        ("labels_", lambda x: x[:0], r"labels_ has shape \(0,\), but m = 0 elsewhere"),
         ("labels_", lambda x: x[:-1], r"membership_ has shape \(200, 3\), but m = 199 elsewhere"),
         ("membership_", setting((0, 0), np.nan), r"membership_ must be finite, got \[nan\]"),
         ("embedding_", lambda x: x.T, "but m = 200 elsewhere"),
@@ -299,6 +301,11 @@ def setting(place, value):
         ("_tree.children", setting((0, 0), 10**6), "_tree.children must be leaves, or unions made"),
         ("_tree.children", lambda x: x[:, ::-1] * 0, "_tree.children must have each node once"),
         ("_tree.sizes", setting(0, 500), "_tree.sizes must add up to 200, got"),
+        (
+            "_tree.sizes",
+            lambda x: np.r_[0, x[0] + x[1], x[2:]],
+            "sizes must not go beyond 1, got 0",
+        ),
         ("_tree.first", setting(0, 200), "_tree.first must be below u = 200, got 200"),
         ("feature_names_in_", lambda _: np.array(["a", "b"]), "but d = 3 elsewhere"),
         ("feature_names_in_", setting(1, "\x1b"), "feature_names_in_ must have no control chara"),
@@ -480,6 +487,12 @@ def test_other_formats_and_classes_are_named(tmp_path, key, value):
     np.savez(path, **arrays | {"content": np.array(json.dumps(content))})
     with pytest.raises(ValueError, match=rf"must hold a SpecialK in format {FORMAT}, got .* 9.1"):
         SpecialK.load(path)
+    content |= {key: "\x1b[2J\n", "version": "\r" * 9999}
+    np.savez(path, **arrays | {"content": np.array(json.dumps(content))})
+    with pytest.raises(ValueError, match=f"must hold a SpecialK in format {FORMAT}") as error:
+        SpecialK.load(path)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 2000
 
 
 def test_pickle_and_joblib_keep_what_predicts(tmp_path):
