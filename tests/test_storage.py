@@ -306,7 +306,7 @@ def setting(place, value):
             lambda x: np.r_[0, x[0] + x[1], x[2:]],
             "sizes must not go beyond 1, got 0",
         ),
-        ("_tree.first", setting(0, 200), "_tree.first must be below u = 200, got 200"),
+        ("_tree.first", setting(0, 200), "_tree.first must be below m = 200, got 200"),
         ("feature_names_in_", lambda _: np.array(["a", "b"]), "but d = 3 elsewhere"),
         ("feature_names_in_", setting(1, "\x1b"), "feature_names_in_ must have no control chara"),
         ("_distinct", lambda _: np.arange(200), "it has _distinct"),
