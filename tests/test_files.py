@@ -339,6 +339,7 @@ def test_no_more_of_a_compressed_idx_file_is_read_than_it_promises(tmp_path, pea
         ("x.npy", npy_bytes((-1, -1), bytes(8)), "8 bytes, but 8 follow"),
         ("x.npy", npy_bytes((1, 1), bytes(9)), "8 bytes, but 9 follow"),
     ],
+    ids=["idx", "idx.gz", "long", "beyond 64 bits", "negative", "too short"],
 )
 def test_promises_that_a_file_cannot_keep_are_refused_before_memory_is_taken(
     tmp_path, peak, name, content, message

@@ -404,6 +404,20 @@ def test_names_with_commas_and_blanks_are_quoted_in_the_advice(tmp_path, run):
     assert run("fit", path, *shlex.split(advice))[0] == 0
 
 
+def test_the_advice_drops_columns_that_are_blank_or_have_stray_text(tmp_path, run):
+    path = write(tmp_path / "x.csv", "a;b;\n1;2;\n3;4;\nx;5;\n")
+    code, _, err = run("fit", path)
+    assert code == 2
+    assert err[0].endswith("3 in column 'column 3'; add --drop 'a,column 3'")
+    assert run("fit", path, "--drop", "a,column 3")[0] == 0
+
+
+def test_a_blank_above_names_of_rows_is_asked_about(tmp_path):
+    path = write(tmp_path / "x.csv", ",0,1\nu,0.5,0.25\nv,0.5,0.5\n")
+    with pytest.raises(ValueError, match="its first row mixes numbers and blanks; set header="):
+        read_matrix(path)
+
+
 def test_one_column_that_decides_alone_is_warned_of(tmp_path, run, blobs):
     X, y = blobs
     rng = np.random.default_rng(1)

@@ -153,7 +153,8 @@ def _is_header(rows: list[list[str]], lines: Sequence[str], *, comma: bool) -> b
         if all(n or b for n, b in zip(numbers, blanks, strict=True)) and first[0].strip():
             return False  # a row of numbers with gaps
         shown = next((c for c, n in zip(first, numbers, strict=True) if not n and c.strip()), "")
-        _ask(f"its first row mixes numbers and names (such as {shown!r})")
+        mixed = f"names (such as {shown!r})" if shown else "blanks"
+        _ask(f"its first row mixes numbers and {mixed}")
     reason = _numbers_like_names(first, body, lines)
     if reason:
         _ask(f"its first row, {_shortened(first)}, could be names or numbers: {reason}")

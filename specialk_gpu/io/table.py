@@ -347,12 +347,18 @@ def refuse_faults(table: Table, *, filled: bool) -> None:
     if not told:
         return
     ids = [name for name, fault in wrong.items() if fault.distinct][:1]
-    drops = [name for name in wrong if name not in ids]
-    groups = [name for name in drops if len(wrong[name].values) <= MOST_CATEGORIES]
+    n = table.X.shape[0]
+    empty = [name for name, count in blanks.items() if count == n]
+    drops = [name for name in (*wrong, *empty) if name not in ids]
+    groups = [
+        name
+        for name, fault in wrong.items()
+        if name not in ids and len(fault.values) <= MOST_CATEGORIES and 2 * fault.wrong > n
+    ]
     helps = [option("--id-column", ids)] if ids else []
     helps += [option("--drop", drops)] if drops else []
     instead = [option("--one-hot", groups)] if groups else []
-    if blanks and not filled:
+    if len(blanks) > len(empty) and not filled:
         helps.append("--missing median")
         instead.append("--missing drop")
     advice = f"add {' '.join(helps)}"

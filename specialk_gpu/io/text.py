@@ -31,6 +31,10 @@ BLOCK_CELLS = 1 << 17  # cells that are converted at once
 MOST_VALUES = 10_000  # different texts of a column that are remembered
 
 
+class UnreadableError(ValueError):
+    """A text that is not UTF-8, or far larger than it may be."""
+
+
 def text_lines(path: Path) -> Iterator[str]:
     """Yield the lines of a text file in UTF-8.
 
@@ -62,17 +66,17 @@ def text_lines(path: Path) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 msg = f"it is not text in UTF-8, from about line {number} on ({error.reason}); "
                 msg += "save it as UTF-8"
-                raise ValueError(msg) from error
+                raise UnreadableError(msg) from error
             if not line:
                 return
             total += len(line)
             if len(line) > LONGEST_LINE:
                 msg = f"line {number} is longer than {LONGEST_LINE} characters"
-                raise ValueError(msg)
+                raise UnreadableError(msg)
             if compressed and total > most:
                 msg = f"it holds more than {most} characters, far more than tables of its size; "
                 msg += "decompress it first if that is right"
-                raise ValueError(msg)
+                raise UnreadableError(msg)
             yield line
 
 
@@ -180,6 +184,8 @@ def _only_numbers(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | No
         lines = (_with_points(line) for line in lines)
     try:
         X = load_numbers(lines, delimiter=separator, comments=None, quotechar='"')
+    except UnreadableError:
+        raise
     except ValueError:  # its message does not name the line of the file
         return None
     return X if len(X) else None
