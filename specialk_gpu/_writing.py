@@ -45,18 +45,18 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
     OSError
         If the file cannot be written. `filename` is `path`.
     """
-    target = Path(os.path.realpath(path))
+    path, target = Path(path), Path(os.path.realpath(path))
     try:
-        mode = target.stat().st_mode if target.exists() else None
+        mode = path.stat().st_mode if path.exists() else None
         if mode is not None and stat.S_ISDIR(mode):
             raise IsADirectoryError(21, "Is a directory", str(path))
-        if mode is not None and not os.access(target, os.W_OK):
+        if mode is not None and not os.access(path, os.W_OK):
             raise PermissionError(13, "Permission denied", str(path))
         if mode is None or stat.S_ISREG(mode):
             with _beside(target, mode) as stream:
                 yield stream
         else:
-            with target.open("wb") as stream:
+            with path.open("wb") as stream:
                 yield stream
     except OSError as error:
         if error.filename is None or Path(error.filename).parent == target.parent:
@@ -93,7 +93,7 @@ def _beside(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
     try:
         with os.fdopen(os.open(partial, flags, 0o666), "wb") as stream:
             if mode is not None:
-                partial.chmod(stat.S_IMODE(mode))
+                partial.chmod(mode & 0o777)
             yield stream
             stream.flush()
             os.fsync(stream.fileno())

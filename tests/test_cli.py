@@ -123,6 +123,9 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
     assert summary["versions"]["numpy"] == np.__version__
     assert {"python", "scipy", "scikit-learn", "specialk_gpu"} <= set(summary["versions"])
     assert summary["warnings"] == []
+    assert summary["n_rows_dropped"] == 0
+    assert summary["preparation"]["columns"] == ["1", "2"]
+    assert summary["preparation"]["header"] is False
 
 
 @pytest.mark.parametrize("criterion", ["cut", "zz_top"])

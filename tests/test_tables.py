@@ -7,7 +7,9 @@ import sys
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
+from scipy import sparse
 
 from specialk_gpu import SpecialK
 from specialk_gpu.cli import main
@@ -324,7 +326,9 @@ def test_scales_follow_their_definitions(tmp_path, run, scale, expected):
 
 
 def test_columns_that_are_constant_or_nearly_so_are_not_divided_by_zero(tmp_path, run):
-    frame = pd.DataFrame({"a": [5.0] * 10, "b": [0.0] * 9 + [10.0], "c": np.linspace(0, 1, 10)})
+    frame = pd.DataFrame({"a": [0.1] * 10, "b": [0.0] * 9 + [10.0], "c": np.linspace(0, 1, 10)})
+    X, _, found = fitted(tmp_path, run, frame, "--scale", "standard")
+    assert (found["center"]["a"], found["width"]["a"]) == (0.1, 1)
     X, _, _ = fitted(tmp_path, run, frame, "--scale", "robust")
     np.testing.assert_allclose(X[:, 0], 0)
     np.testing.assert_allclose(X[:, 1], [0] * 9 + [10 / 3])  # the standard deviation is 3
@@ -483,3 +487,54 @@ def test_a_model_with_damaged_columns_is_refused(tmp_path, run, name, value):
     code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "x.csv")
     assert (code, len(err)) == (2, 1)
     assert "what the model holds about its columns is damaged, or of another version" in err[0]
+
+
+# -- other kinds of files -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+def test_parquet_is_prepared_as_text_is(tmp_path, run, monkeypatch, reader):
+    expected, names, _ = fitted(tmp_path, run, FRAME, "--one-hot", "c", "--missing", "median")
+    if reader == "polars":
+        polars.from_dict(FRAME.to_dict("list")).write_parquet(tmp_path / "x.parquet")
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "polars" or None)
+    else:
+        FRAME.to_parquet(tmp_path / "x.parquet")
+    options = ["--one-hot", "c", "--missing", "median", "--model", tmp_path / "p.npz"]
+    assert run("fit", tmp_path / "x.parquet", *options)[0] == 0
+    model = SpecialK.load(tmp_path / "p.npz")
+    np.testing.assert_array_equal(model._fit_X, expected)
+    assert model.feature_names_in_.tolist() == names
+    code, _, err = run("fit", tmp_path / "x.parquet")
+    assert code == 2
+    assert "column 'c' holds 'u', expected a number (4 such cells)" in err[0]
+
+
+def test_arrays_without_names_are_prepared_by_number(tmp_path, run):
+    X = np.array([[1.0, 5, 0], [3, np.nan, 0], [8, 7, 1], [4, 9, 3]])
+    np.save(tmp_path / "x.npy", X)
+    options = ["--drop", "3", "--missing", "median", "--model", tmp_path / "m.npz"]
+    assert run("fit", tmp_path / "x.npy", *options)[0] == 0
+    model = SpecialK.load(tmp_path / "m.npz")
+    assert model._fit_X.tolist() == [[1, 5], [3, 7], [8, 7], [4, 9]]
+    assert run("predict", tmp_path / "m.npz", tmp_path / "x.npy")[0] == 0
+    np.save(tmp_path / "wide.npy", np.ones((2, 7)))
+    code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "wide.npy")
+    assert code == 2
+    assert "expected 2 columns, as in the fit, got 7" in err[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("x.npy", ["--one-hot", "1"], "need a table: .csv, .tsv, .txt or .parquet"),
+        ("x.npy", ["--drop", "4"], "--drop names '4', but the columns are '1', '2', '3'"),
+        ("w.npz", ["--drop", "1"], "a sparse matrix has no columns to choose or to scale"),
+    ],
+)
+def test_what_arrays_cannot_do_is_refused(tmp_path, run, name, options, message):
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(4, 3))
+    sparse.save_npz(tmp_path / "w.npz", sparse.eye_array(3, format="csr"))
+    code, out, err = run("fit", tmp_path / name, *options)
+    assert (code, out, len(err)) == (2, "", 1)
+    assert message in err[0]

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 import threading
 
@@ -89,6 +90,13 @@ def test_a_pipe_is_written_to_and_stays(tmp_path):
     reader.join()
     assert found == ["through"]
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/stdout of Linux")
+def test_standard_output_is_written_to_by_its_name():
+    code = "from specialk_gpu._writing import write_text; write_text('/dev/stdout', 'through')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"through"
 
 
 def test_several_writers_of_one_path_do_not_meet(tmp_path):

@@ -331,12 +331,13 @@ def _scale(column: np.ndarray, how: str) -> tuple[float, float]:
     column = column.astype(np.float64)
     if not len(column):
         return 0.0, 1.0
-    deviation = float(column.std())
+    if column.min() == column.max():  # its standard deviation may be a rounding error
+        return float(column[0]), 1.0
     if how == "standard":
-        return float(column.mean()), deviation or 1.0
+        return float(column.mean()), float(column.std())
     low, middle, high = np.percentile(column, [25, 50, 75])
-    # More than half of the values are alike: the quartiles say nothing of the others.
-    return float(middle), float(high - low) or deviation or 1.0
+    # Quartiles that are equal say nothing of the other values.
+    return float(middle), float(high - low) or float(column.std())
 
 
 def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:
