@@ -225,7 +225,7 @@ def write_labels(
 ) -> None:
     """Write labels as ``.npy``, or as ``.csv`` with the header "label" and one label per row.
 
-    The file is written whole or not at all; see `specialk_gpu._writing`.
+    The file is written whole or not at all: beside `path`, whose place it takes at the end.
 
     Parameters
     ----------
