@@ -363,7 +363,10 @@ def _check_outputs(
         if path.is_dir() or not path.parent.is_dir():
             msg = f"{flag} must name a file in a folder that exists, got {path}"
             raise ValueError(msg)
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
+        places = [path] if path.exists() else []
+        if path.is_file() or not places:  # it will be replaced
+            places.append(path.resolve().parent)
+        if not all(os.access(place, os.W_OK) for place in places):
             msg = f"{flag} must name a file that can be written, got {path}"
             raise ValueError(msg)
         if path.resolve() in taken:

@@ -272,6 +272,20 @@ def test_outputs_are_checked_before_the_work(points, monkeypatch, capsys, stand_
     assert seen == {}
 
 
+@pytest.mark.parametrize(("closed", "exists"), [("", True), ("s.json", True), ("", False)])
+def test_a_folder_or_a_file_that_is_not_to_be_written_is_told_of_before_the_work(
+    points, monkeypatch, capsys, stand_in, closed, exists
+):
+    seen = stand_in()
+    folder = points.parent
+    if exists:
+        (folder / "s.json").touch()
+    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(folder / closed))
+    line = fails(capsys, ["fit", points, "--summary", folder / "s.json"], 2)
+    assert "--summary must name a file that can be written" in line
+    assert seen == {}
+
+
 @pytest.mark.parametrize(
     ("error", "code", "message"),
     [

@@ -269,6 +269,18 @@ def test_labels_are_read_from_a_table_that_names_them(tmp_path):
         assert read_labels(tmp_path / "p.csv").tolist() == [2, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class\nsetosa\nvirginica\n", "labels, line 2, column 'class' holds 'setosa'"),
+        ("label\n1\nNA\n", "labels, column 'label' holds 1 blanks"),
+    ],
+)
+def test_labels_that_are_no_numbers_are_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_labels(write(tmp_path / "l.csv", text))
+
+
 # -- columns, blanks, categories, scales ----------------------------------------------------------
 
 

@@ -201,7 +201,10 @@ def read_labels(
             leave_out_row_numbers(labels, ())
             if "label" in labels.names:
                 labels.keep(["label"])
-            refuse_faults(labels, filled=False)
+            for name, fault in labels.faults.items():
+                got = repr(fault.example) if fault.wrong else f"{fault.blanks} blanks"
+                msg = f"expected integer labels, {fault.where}column {name!r} holds {got}"
+                raise ValueError(msg)
             labels = labels.X
         if sparse.issparse(labels) or labels.shape not in ((labels.size,), (labels.size, 1)):
             msg = f"expected labels of shape (n_samples,), got shape {labels.shape}"
