@@ -375,6 +375,16 @@ def test_compressed_text_is_read_within_bounds(tmp_path, monkeypatch, name):
         read_matrix(path)
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_one_wrong_byte_in_a_zip_is_seen_by_its_checksum(tmp_path, save):
+    save(tmp_path / "x.npz", x=X)
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") - 40] ^= 1  # in the numbers
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot read .*x\.npz: "):
+        read_matrix(tmp_path / "x.npz")
+
+
 # -- damaged files --------------------------------------------------------------------------------
 
 

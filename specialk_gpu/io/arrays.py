@@ -164,9 +164,7 @@ def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "buif"
         raise ValueError(msg)
     _check_promise(info.file_size, min(info.compress_size, os.stat(archive.filename or "").st_size))
     with archive.open(info) as stream:
-        array = read_npy(stream, info.file_size, kinds)
-        stream.read(1)  # at the end the checksum is compared
-        return array
+        return read_npy(stream, info.file_size, kinds)  # at its end the checksum is compared
 
 
 def _check_promise(promised: int, compressed: int) -> None:
