@@ -11,21 +11,21 @@ demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
 
 test: $(VENV)/installed-tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error
 
 stand-in: $(VENV)/installed-stand-in
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -W error --stand-in -m gpu -q
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error --stand-in -m gpu -q
 
 coverage: $(VENV)/installed-stand-in
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --cov=specialk_gpu --cov-report=
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q --stand-in -m gpu \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --cov=specialk_gpu --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q -W error --stand-in -m gpu \
 		--cov=specialk_gpu --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
 
 oldest:
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install -q -e '.[test]' -c tests/oldest.txt
-	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 -q
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -q
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check

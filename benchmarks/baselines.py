@@ -14,11 +14,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features
-from specialk_gpu.graph.knn import normalised, symmetric_graph
+from specialk_gpu.graph.features import features, within_range
+from specialk_gpu.graph.knn import normalised_graph, symmetric_graph
 from specialk_gpu.graph.neighbors import nearest_neighbors
-from specialk_gpu.graph.rows import within_range
-from specialk_gpu.selection.sweep import by_size
+from specialk_gpu.selection.sweep import labels_by_size
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import eigenpairs
 
@@ -107,7 +106,7 @@ def local_scaling_graph(X: Any, n_neighbors: int = 15, *, scale_neighbor: int = 
     product = xp.maximum(scale[row] * scale[W.indices], np.finfo(np.float64).tiny)
     W.data = xp.exp(-sq / product)
     W.eliminate_zeros()
-    return normalised(W)
+    return normalised_graph(W)
 
 
 @on_its_device
@@ -208,7 +207,7 @@ def self_tuning(
         Z, cost = _aligned(bk, bk.xp.concatenate([Z, V[:, k - 1 : k]], axis=1))
         labels = bk.xp.argmax(bk.xp.abs(Z), axis=1).astype(np.int32)
         quality = 1 - (cost - 1) / k
-        path.append(Alignment(k, quality, by_size(bk.xp, labels, k)))
+        path.append(Alignment(k, quality, labels_by_size(bk.xp, labels, k)))
     best = max(one.quality for one in path)
     chosen = [one for one in path if one.quality >= best - tolerance][-1]
     return SelfTuning(int(chosen.labels.max()) + 1, chosen.labels, path)

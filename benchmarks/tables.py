@@ -35,16 +35,18 @@ def mnist_path(content: dict[str, Any]) -> str:
     """Lay out the paths of the first fits: by the paper's rule, and by the default."""
     path = content["seeds"][0]["path"]
     if "default" not in content:  # written when the default was another
-        names = {f"log10 p, {OLD_RULE}": "log10_p_calibrated", "bound": "log10_p"}
+        names = {f"log10 p, {OLD_RULE}": "log10_p_calibrated", "log10 of the bound": "log10_p"}
         return path_table(path, content["n_clusters"], names | {"inertia": "inertia"})
-    default = content["default"]
+    default, by_bound = content["default"], {"log10 of the bound": "log10_p", "inertia": "inertia"}
     return f"""By default:
 
 {path_table(default["path"], default["n_clusters"], {"log10 p": "log10_p"})}
 
+Values below -3 only order the borders; they are not probabilities.
+
 By the paper's rule, with $n = 1000$:
 
-{path_table(path, content["n_clusters"], {"bound": "log10_p", "inertia": "inertia"})}"""
+{path_table(path, content["n_clusters"], by_bound)}"""
 
 
 def path_table(path: list[dict[str, Any]], k: int, names: dict[str, str]) -> str:
@@ -173,9 +175,6 @@ These seconds are medians of three fits each, in turns, of commit {
         stamps(RESULTS / "selection-time.jsonl")[-1]["commit"][:7]
     }, before valleys were looked for, beside edbaa53, whose
 default was {OLD_RULE} (with n = 50 for the 100,000 rows).
-
-So are the images above, and below the kinds of sets, the real sets, and those with `n_clusters`:
-with alpha = 0.01, before valleys were looked for. Only the designs are of the rule as it is now.
 
 {len(designs) // n_draws} designs, {n_draws} draws of each: {verdicts(designs)}; mean ARI
 {statistics.mean(row["ari"] for row in designs):.2f}. Of these with 10, 20 or 50 clusters:

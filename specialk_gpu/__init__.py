@@ -12,7 +12,12 @@ from specialk_gpu._version import __version__
 
 if TYPE_CHECKING:
     from specialk_gpu._estimator import SpecialK
-    from specialk_gpu._result import CalibrationWarning, LimitWarning, PowerWarning
+    from specialk_gpu._result import (
+        CalibrationWarning,
+        LimitWarning,
+        PowerWarning,
+        ScaleWarning,
+    )
     from specialk_gpu.graph.duplicates import DuplicateRowsWarning
     from specialk_gpu.graph.knn import GraphWarning, knn_graph, neighbors_graph
     from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
@@ -34,6 +39,7 @@ _HOME = {
     "GraphWarning": "graph.knn",
     "LimitWarning": "_result",
     "PowerWarning": "_result",
+    "ScaleWarning": "_result",
     "affinity_matrix": "graph.precomputed",
     "attainable_log_p": "selection.zz_top",
     "cluster_stats": "selection.zz_top",
@@ -58,6 +64,7 @@ __all__ = [
     "GraphWarning",
     "LimitWarning",
     "PowerWarning",
+    "ScaleWarning",
     "SpecialK",
     "__version__",
     "affinity_matrix",

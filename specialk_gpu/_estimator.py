@@ -12,17 +12,22 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from specialk_gpu._model import FittedModel
-from specialk_gpu._progress import Clock, show_progress
-from specialk_gpu._stages import (
-    by_cut,
-    by_zz_top,
+from specialk_gpu._parameters import (
     check_counts,
     check_limits,
+    checked_parameters,
+    significance_level,
+)
+from specialk_gpu._progress import Clock, show_progress
+from specialk_gpu._stages import (
+    explain_memory_error,
+    fit_by_cut,
+    fit_by_zz_top,
     graphs_to_cut,
-    level,
-    memory_explained,
     neighbour_graph,
+    refuse_eigenpairs,
     warn_of_graph,
+    warn_of_scales,
 )
 from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu._validation import output_converter, to_backend, validate_input
@@ -54,7 +59,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     Parameters
     ----------
     alpha : float, default=None
-        Level of the test, in (0, 1). None means 0.05 for the cut test and 0.01, as in [HD19], for
+        Significance level, in (0, 1). None means 0.05 for the cut test and 0.01, as in [HD19], for
         the ZZ Top Bound. For the cut test, `alpha` is meant to be the largest share of data sets
         of one cluster that are split.
     n_clusters : int, default=None
@@ -287,7 +292,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
-        check_limits(self)
+        check_limits(checked_parameters(self))
         before = dict(vars(self))
         try:
             with show_progress() if self.verbose else nullcontext():
@@ -305,7 +310,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
         """Run the stages on checked input; set the fitted attributes, converted by `out`."""
-        X = to_backend(bk, given)
+        X, wish = to_backend(bk, given), checked_parameters(self)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
@@ -313,31 +318,36 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         rows, group = None, None
         if self.affinity == "precomputed":
             W, radius = affinity_matrix(X), None
-            check_counts(self, W.shape[0], "rows")
+            check_counts(wish, W.shape[0], "rows")
         else:
-            with memory_explained(bk, "graph"):
+            with explain_memory_error(bk, "graph"):
+                if self.metric == "euclidean":
+                    warn_of_scales(bk, X)
                 rows = Rows(in_metric(X, self.metric))
-                rows, group = without_duplicates(rows, min(self.n_neighbors, len(rows) - 1))
-                check_counts(self, len(rows), "distinct rows" if group is not None else "rows")
-                W, radius = neighbour_graph(self, bk, rows)
+                rows, group = without_duplicates(rows, min(wish.n_neighbors, len(rows) - 1))
+                check_counts(wish, len(rows), "distinct rows" if group is not None else "rows")
+                refuse_eigenpairs(wish, bk, len(rows))
+                W, radius = neighbour_graph(wish, bk, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
-        warn_of_graph(self, W)
+        warn_of_graph(wish, W)
         if self.criterion == "cut":
-            found = by_cut(self, bk, graphs_to_cut(self, rows, W), W, rng, clock)
+            found = fit_by_cut(wish, bk, graphs_to_cut(wish, rows, W), W, rng, clock)
         else:
-            found = by_zz_top(self, bk, W, rng, clock)
+            found = fit_by_zz_top(wish, bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
-        votes = out(found.labels)
-        self._fit_labels = OnDevice(found.labels, votes) if late is OnDevice else votes
-        kept = self.get_params(deep=False)
-        self._settings = {name: kept[name] for name in kept if name not in NOT_OF_THE_FIT}
-        self._settings["alpha"] = level(self)
-        self._distinct = None
+        self._settings = {
+            name: value for name, value in vars(wish).items() if name not in NOT_OF_THE_FIT
+        }
+        self._settings["alpha"] = significance_level(wish)
+        self._distinct, own = None, found.labels
         if group is not None:
-            self._distinct = out(bk.xp.unique(group, return_index=True)[1])
+            first = bk.xp.unique(group, return_index=True)[1]
+            self._distinct = out(first)
             given = given[self._distinct] if late is OnDevice else X
             found = found.spread(group)
+            own = found.labels[first]
+        self._fit_labels = OnDevice(own, out(own)) if late is OnDevice else out(own)
         self._fit_X = self._rows_for_predict(given, X, late)
         self.labels_ = out(found.labels)
         self.n_clusters_ = int(found.n_clusters)

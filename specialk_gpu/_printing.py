@@ -123,8 +123,9 @@ def print_results(
 def print_info() -> None:
     """Print the system, the versions, the driver and the backends."""
     from specialk_gpu._environment import optional_versions, package_versions
-    from specialk_gpu.backend import describe_backends, driver_text
+    from specialk_gpu.backend import describe_backends
     from specialk_gpu.backend.cpu.threads import n_threads
+    from specialk_gpu.backend.driver import driver_text
 
     def listed(versions: Mapping[str, object]) -> str:
         return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ __all__ = [
     "LimitWarning",
     "SelectionPath",
     "PowerWarning",
+    "ScaleWarning",
     "Candidate",
 ]
 
@@ -30,6 +31,10 @@ class PowerWarning(UserWarning):
 
 class LimitWarning(UserWarning):
     """The search ended at `max_clusters`, or with clusters of very few rows: check the path."""
+
+
+class ScaleWarning(UserWarning):
+    """The spreads of the columns differ a hundredfold, so that the widest decide alone."""
 
 
 class CalibrationWarning(UserWarning):
@@ -72,6 +77,29 @@ class Candidate(NamedTuple):
     log_p_level: float | None = None
     log_zz_top: float | None = None
     inertia: float | None = None
+
+    def renumbered(self, labels: Array, number: Sequence[int]) -> Candidate:
+        """Return the candidate with other labels, where cluster c is now number[c]."""
+        if self.pair is None:
+            return self._replace(labels=labels)
+        pair = sorted(int(number[c]) for c in self.pair)
+        old, new = (f"clusters {a} and {b}" for a, b in (self.pair, pair))
+        reason = self.reason.replace(old, new)
+        return self._replace(labels=labels, pair=(pair[0], pair[1]), reason=reason)
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether all fields are equal, the labels of every row included."""
+        if not isinstance(other, Candidate):
+            return NotImplemented
+        one, two = self._asdict(), other._asdict()
+        mine, others = one.pop("labels"), two.pop("labels")
+        if mine is others or one != two:
+            return one == two
+        return mine.shape == others.shape and bool((mine == others).all())
+
+    def __ne__(self, other: object) -> bool:
+        """Return the opposite of `==`."""
+        return not self == other
 
 
 class SelectionPath(tuple[Candidate, ...]):

@@ -1,18 +1,20 @@
-"""The stages of a fit, with the estimator's parameters: graph, eigenpairs, one of two rules."""
+"""The stages of a fit: graph, eigenpairs, and one of two rules."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
+from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import Clock
-from specialk_gpu._result import SelectionPath
+from specialk_gpu._result import ScaleWarning, SelectionPath
 from specialk_gpu._warn import warn
+from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.graph.knn import GraphWarning, knn_graph_of
 from specialk_gpu.graph.radius import radius_graph_of
@@ -21,62 +23,35 @@ from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
-from specialk_gpu.selection.sweep import sweep
+from specialk_gpu.selection.sweep import labels_by_size, sweep
+from specialk_gpu.spectrum.chebyshev import refuse_block
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs, eigenpairs
 from specialk_gpu.spectrum.embedding import embed
 
 __all__ = [
     "Fit",
-    "by_cut",
-    "by_zz_top",
-    "check_counts",
-    "check_limits",
+    "fit_by_cut",
+    "fit_by_zz_top",
     "graphs_to_cut",
-    "level",
-    "memory_explained",
+    "explain_memory_error",
     "neighbour_graph",
+    "refuse_eigenpairs",
     "warn_of_graph",
+    "warn_of_scales",
 ]
 
+APART, MOST_SCALED = 100, 100  # ratio of spreads that is too large, in so many columns at most
+SAMPLED = 2**13  # rows from which the spreads are measured
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
     "sweep": "Lower n_init, n_kmeans_components or max_clusters.",
     "search": "Cluster a sample of the rows.",
 }
-LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 
 
-class Parameters(Protocol):
-    """The parameters of an estimator, which `specialk_gpu.SpecialK` describes."""
-
-    alpha: float | None
-    n_clusters: int | None
-    min_clusters: int
-    max_clusters: int | None
-    criterion: str
-    stopping: str
-    affinity: str
-    n_neighbors: int
-    coverage: float
-    weights: str
-    n_components: int | str
-    n_kmeans_components: int | None
-    drop_correlated: float | None
-    full_path: bool
-    n_pairs: int | None
-    n_init: int
-    eigen_solver: str
-    tol: float
-
-
-def level(model: Parameters) -> float:
-    """Return `alpha`, or the default of the criterion if it is None."""
-    return LEVELS[model.criterion] if model.alpha is None else model.alpha
-
-
-def by_cut(
+def fit_by_cut(
     model: Parameters,
     bk: Backend,
     graphs: CutGraphs,
@@ -94,17 +69,17 @@ def by_cut(
         n = max(1, min(n, m - 1))
         if n not in known:
             fewer = known.popitem()[1] if known else None
-            with memory_explained(bk, "eigenpairs"):
-                known[n] = verified_pairs(model, W, n, seeds[0], fewer)
+            with explain_memory_error(bk, "eigenpairs"):
+                known[n] = verified_eigenpairs(model, W, n, seeds[0], fewer)
                 clock.stop("eigenpairs", f"{n} by {known[n].solver}")
         return known[n]
 
-    with memory_explained(bk, "search"):
+    with explain_memory_error(bk, "search"):
         found = search(
             graphs,
             pairs_of,
             clock,
-            alpha=level(model),
+            alpha=significance_level(model),
             n_clusters=model.n_clusters,
             min_clusters=model.min_clusters,
             max_clusters=model.max_clusters,
@@ -126,23 +101,21 @@ def by_cut(
     )
 
 
-def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
+def fit_by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
-    m, n = W.shape[0], model.n_components
-    if n == "auto":
-        n = 200 if m < 5000 else 1000
-    with memory_explained(bk, "eigenpairs"):
-        pairs = verified_pairs(model, W, max(1, min(int(n), m - 1)), rng)
+    n = n_eigenpairs(model, W.shape[0])
+    with explain_memory_error(bk, "eigenpairs"):
+        pairs = verified_eigenpairs(model, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=model.drop_correlated)
         # D replaces the eigenvectors, so their memory can be freed
         pairs = pairs._replace(vectors=None)  # type: ignore[arg-type]
         clock.stop("embedding", f"{D.shape[1]} columns")
-    warn_of_components(W, pairs)
-    with memory_explained(bk, "sweep"):
+    warn_of_components(bk, W, pairs)
+    with explain_memory_error(bk, "sweep"):
         found = sweep(
             D,
-            alpha=level(model),
+            alpha=significance_level(model),
             n_clusters=model.n_clusters,
             min_clusters=model.min_clusters,
             max_clusters=50 if model.max_clusters is None else model.max_clusters,
@@ -165,6 +138,21 @@ def by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock
         pairs,
         D,
     )
+
+
+def n_eigenpairs(model: Parameters, m: int) -> int:
+    """Return the number of eigenpairs for the paper's rule and m rows."""
+    n = model.n_components
+    if n == "auto":
+        n = 200 if m < 5000 else 1000
+    return max(1, min(int(n), m - 1))
+
+
+def refuse_eigenpairs(model: Parameters, bk: Backend, m: int) -> None:
+    """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit."""
+    if model.criterion == "zz_top":
+        with explain_memory_error(bk, "eigenpairs"):
+            refuse_block(bk, m, n_eigenpairs(model, m))
 
 
 def neighbour_graph(model: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
@@ -206,18 +194,50 @@ def warn_of_graph(model: Parameters, W: Sparse) -> None:
         )
 
 
-def warn_of_components(W: Sparse, pairs: Eigenpairs) -> None:
-    """Warn that the graph has several components, each of which has few columns in D."""
-    if pairs.n_components > 1 and bool((W.indptr[1:] > W.indptr[:-1]).all()):
+def warn_of_scales(bk: Backend, X: Array) -> None:
+    """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows.
+
+    Data of many columns, such as images, and columns by decreasing spread, such as principal
+    components, bring no warning.
+    """
+    xp, (m, d) = bk.xp, X.shape
+    if not 2 <= d <= MOST_SCALED:
+        return
+    few = X[:: -(-m // SAMPLED)].astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread, size = bk.to_numpy(xp.stack([few.std(axis=0), xp.abs(few).max(axis=0)]))
+    spread = np.where(spread > 1e-12 * size, spread, 0)  # a constant column has none
+    own = spread[np.isfinite(spread) & (spread > 0)]
+    if own.size < 2 or own.max() <= APART * own.min() or (np.diff(spread) <= 0).all():
+        return
+    widest, narrowest = int(np.argmax(spread)), int(np.argmin(np.where(spread > 0, spread, np.inf)))
+    warn(
+        f"the columns of X have very different spreads: a standard deviation of "
+        f"{spread[widest]:.3g} in column {widest}, of {spread[narrowest]:.3g} in column "
+        f"{narrowest}. The widest decide alone. Scale X first, for instance with "
+        "sklearn.preprocessing.StandardScaler, if the columns have different units.",
+        ScaleWarning,
+    )
+
+
+def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
+    """Warn of components of the graph that are smaller than 1/n of the rows."""
+    m, n = W.shape[0], pairs.values.size
+    if pairs.n_components < 2 or bool((W.indptr[1:] == W.indptr[:-1]).any()):
+        return  # isolated rows have a warning of their own
+    _, component = bk.connected_components(W)
+    sizes = bk.to_numpy(bk.xp.bincount(component))
+    n_small = int((sizes * n < m).sum())
+    if n_small:
         warn(
-            f"the graph falls into {pairs.n_components} separate components, which is normal "
-            "for well-separated clusters. Each is embedded by itself; those smaller than 1/n "
-            "of the rows may not be distinguished.",
+            f"{n_small} of the {sizes.size} separate components of the graph have fewer than "
+            f"1/n of the rows ({m / n:.3g}), so they may not be distinguished. Use more "
+            "eigenvectors (n_components).",
             GraphWarning,
         )
 
 
-def verified_pairs(
+def verified_eigenpairs(
     model: Parameters, W: Sparse, n: int, random_state: Seed, known: Eigenpairs | None = None
 ) -> Eigenpairs:
     """Compute n eigenpairs; raise or warn if they could not be verified."""
@@ -231,35 +251,8 @@ def verified_pairs(
     return pairs
 
 
-def check_counts(model: Parameters, m: int, rows: str) -> None:
-    """Raise a ValueError if more clusters than rows are requested, before any work is done."""
-    for name in ("n_clusters", "min_clusters"):
-        value = getattr(model, name)
-        if value is not None and value > m and (name == "n_clusters" or not model.n_clusters):
-            msg = f"{name} must lie between 1 and the number of {rows} ({m}), got {value}."
-            raise ValueError(msg)
-
-
-def check_limits(model: Parameters) -> None:
-    """Raise a ValueError if the numbers of clusters contradict each other."""
-    k, least = model.n_clusters, model.min_clusters
-    most = np.inf if model.max_clusters is None else model.max_clusters
-    if least > most:
-        msg = (
-            "min_clusters must be at most max_clusters, got "
-            f"min_clusters={least}, max_clusters={most}."
-        )
-        raise ValueError(msg)
-    if k is not None and not least <= k <= most:
-        msg = (
-            "n_clusters must lie between min_clusters and max_clusters, got "
-            f"n_clusters={k}, min_clusters={least}, max_clusters={model.max_clusters}."
-        )
-        raise ValueError(msg)
-
-
 @contextmanager
-def memory_explained(bk: Backend, stage: str) -> Iterator[None]:
+def explain_memory_error(bk: Backend, stage: str) -> Iterator[None]:
     """Add to a MemoryError the stage, the free memory, and what to change."""
     try:
         yield
@@ -288,12 +281,27 @@ class Fit(NamedTuple):
     D: Array
 
     def spread(self, group: Array) -> Fit:
-        """Return the result for all rows: duplicates get the values of their distinct row."""
-        tree = None if self.tree is None else self.tree.spread(group)
+        """Return the result for all rows: duplicates get the values of their distinct row.
+
+        Clusters are numbered anew, because duplicates count for their sizes.
+        """
+        steps = []
+        for step in self.path:
+            labels, number = _labels_by_size(step.labels[group], step.k)
+            steps.append(step.renumbered(labels, number))
+        labels, number = _labels_by_size(self.labels[group], self.n_clusters)
         return self._replace(
-            labels=self.labels[group],
-            membership=self.membership[group],
-            tree=tree,
-            path=self.path.with_labels(lambda labels: labels[group]),
+            labels=labels,
+            membership=self.membership[group][:, backend_of(labels).asarray(np.argsort(number))],
+            tree=None if self.tree is None else self.tree.spread(group),
+            path=SelectionPath(steps, self.path.criterion),
             D=self.D[group],
         )
+
+
+def _labels_by_size(labels: Array, k: int) -> tuple[Array, list[int]]:
+    """Return labels by decreasing size of the clusters, and the new number of each cluster."""
+    bk = backend_of(labels)
+    new, number = labels_by_size(bk.xp, labels, k), bk.xp.empty(k, dtype=np.int64)
+    number[labels] = new
+    return new, bk.to_numpy(number).tolist()

@@ -76,15 +76,19 @@ def validate_input(
     X = _of_numpy(X)
     _refuse_text(X)
     dtype = _dtype_of(X)
-    return validate_data(
-        estimator,
-        X,
-        reset=not fitted,
-        accept_sparse=precomputed,
-        dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
-        ensure_all_finite=not precomputed,
-        ensure_min_samples=min_rows,
-    )
+    try:
+        return validate_data(
+            estimator,
+            X,
+            reset=not fitted,
+            accept_sparse=precomputed,
+            dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
+            ensure_all_finite=not precomputed,
+            ensure_min_samples=min_rows,
+        )
+    except OverflowError as error:
+        msg = "X must fit into float64, got an integer that is too large. Rescale X."
+        raise ValueError(msg) from error
 
 
 def to_backend(bk: Backend, X: Array | Sparse) -> Any:
@@ -116,8 +120,9 @@ def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private fu
 
     Edges without an attribute "weight" have weight 1. Any other object is returned unchanged.
     """
-    library = type(graph).__module__.partition(".")[0]
-    if library in ("networkx", "igraph"):
+    modules = [kind.__module__.partition(".")[0] for kind in type(graph).__mro__]
+    library = next((name for name in modules if name in ("networkx", "igraph")), "")
+    if library:
         if not allowed:
             msg = f"a graph of {library} needs affinity='precomputed'."
             raise TypeError(msg)
@@ -175,6 +180,16 @@ def _refuse_text(X: Any) -> None:
             )
             raise ValueError(msg)
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
+    if getattr(values.dtype, "kind", "") == "c":
+        msg = f"X must hold real numbers, got dtype {values.dtype}."
+        raise ValueError(msg)
+    fields = getattr(values.dtype, "names", None) or ()
+    if fields:
+        msg = (
+            f"X must have rows and columns, got the fields {', '.join(fields)} of a "
+            "structured array. Convert it with numpy.lib.recfunctions.structured_to_unstructured."
+        )
+        raise ValueError(msg)
     kind = getattr(values.dtype, "kind", "")
     if kind in ("U", "S", "T", "M", "m") or (
         kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())

@@ -10,7 +10,7 @@ import numpy as np
 from specialk_gpu._estimator import SpecialK
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import backend_of
-from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.graph.precomputed import affinity_matrix
 
 __all__ = ["cluster"]
@@ -66,7 +66,7 @@ def cluster(
         raise TypeError(msg)
     W = affinity_matrix(adata.obsp[obsp])
     with backend_of(W).device_of(W):
-        W = normalised(W) if normalize else W
+        W = normalised_graph(W) if normalize else W
     model = SpecialK(affinity="precomputed", **parameters).fit(W)
     names = [str(label) for label in range(model.n_clusters_)]
     labels = pd.Categorical.from_codes(on_host(model.labels_), categories=pd.Index(names))

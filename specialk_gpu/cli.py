@@ -15,6 +15,7 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
@@ -158,7 +159,10 @@ def _add_bench(commands: argparse._SubParsersAction[Parser]) -> None:
     try:
         from benchmarks.suite import command
     except ModuleNotFoundError:
-        bench = commands.add_parser("bench", help="measure against other libraries", add_help=False)
+        # Without a prefix of its own, options are taken, whatever they are.
+        bench = commands.add_parser(
+            "bench", help="measure against other libraries", add_help=False, prefix_chars="\0"
+        )
         bench.set_defaults(command=_bench_is_missing)
         bench.add_argument("options", nargs=argparse.REMAINDER)
     else:
@@ -179,6 +183,7 @@ def _bench_is_missing(_options: argparse.Namespace, _warned: list[str]) -> None:
 def _fit(options: argparse.Namespace, warned: list[str]) -> None:
     import numpy as np
 
+    from specialk_gpu._result import ScaleWarning
     from specialk_gpu._writing import write_text
     from specialk_gpu.io import files
     from specialk_gpu.io.rows import read_rows
@@ -204,7 +209,10 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
             raise ValueError(msg)
         if rows_read.kept is not None:
             true_labels = true_labels[rows_read.kept]
-    model, seconds = _cluster(X, parameters, quiet=options.quiet)
+    with warnings.catch_warnings():
+        if preparation:  # `read_rows` has warned by name
+            warnings.simplefilter("ignore", ScaleWarning)
+        model, seconds = _cluster(X, parameters, quiet=options.quiet)
     if rows_read.names:
         model.feature_names_in_ = np.array(rows_read.names, dtype=object)
     prepared = preparation.to_json() if preparation else None

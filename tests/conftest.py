@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from specialk_gpu.backend import cuda_verdict, get_backend
+from specialk_gpu.backend import get_backend
+from specialk_gpu.backend.driver import cuda_verdict
 
 
 def pytest_addoption(parser):

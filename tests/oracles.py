@@ -67,10 +67,8 @@ def sq_distances(X):
 def nearest(X, k):
     """Return distances and indices (m, k) of the nearest other rows, ties to the smaller index."""
     sq = sq_distances(X)
-    m = sq.shape[0]
     np.fill_diagonal(sq, np.inf)
-    index = np.broadcast_to(np.arange(m), (m, m))
-    order = np.lexsort((index, sq), axis=1)[:, :k]
+    order = np.argsort(sq, axis=1, kind="stable")[:, :k]
     return np.sqrt(np.take_along_axis(sq, order, axis=1)), order
 
 

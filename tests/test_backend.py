@@ -17,16 +17,10 @@ from scipy.sparse.csgraph import connected_components
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import specialk_gpu
-from specialk_gpu import backend
-from specialk_gpu.backend import (
-    Verdict,
-    backend_of,
-    cpu,
-    describe_backends,
-    get_backend,
-    map_tiles,
-)
+from specialk_gpu.backend import backend_of, cpu, describe_backends, driver, get_backend
 from specialk_gpu.backend.cpu import threads as host_threads
+from specialk_gpu.backend.driver import Verdict
+from specialk_gpu.backend.tiles import map_tiles
 
 PACKAGE = Path(specialk_gpu.__file__).parent
 COMPILER = Path(__file__).with_name("compile_kernels.py")
@@ -131,7 +125,7 @@ def test_unknown_names_and_misplaced_arrays_are_refused():
 @pytest.fixture
 def fresh(monkeypatch):
     """Forget the verdict on CUDA for the time of a test."""
-    monkeypatch.setattr(backend, "_verdicts", {})
+    monkeypatch.setattr(driver, "_verdicts", {})
 
 
 @pytest.fixture
@@ -177,8 +171,8 @@ def test_the_probe_believes_only_a_right_result(gpu, monkeypatch, fault):
     monkeypatch.setattr(gpu.cp.cuda.runtime, "getDeviceCount", lambda: 1)
     monkeypatch.setattr(gpu.cp, "arange", np.arange)
     monkeypatch.setattr(gpu.cp, "asarray", np.asarray)
-    monkeypatch.setattr(gpu, "to_numpy", np.asarray)
-    monkeypatch.setattr(gpu, "pair_sq_distances", measure)
+    monkeypatch.setattr(gpu.check, "to_numpy", np.asarray)
+    monkeypatch.setattr(gpu.check, "pair_sq_distances", measure)
     cause = r"returned \[8.0, 31.0\] instead" if fault == "wrong value" else fault
     with pytest.warns(RuntimeWarning, match=rf"{cause}.*cupy.show_config.*Using NumPy"):
         assert get_backend("auto") is cpu
@@ -200,33 +194,33 @@ def test_a_missing_library_is_named_and_how_to_get_it(gpu, monkeypatch, library,
     def missing():
         raise MISSING[library][1]
 
-    for name in gpu.LIBRARIES:
-        monkeypatch.setitem(gpu.LIBRARIES, name, missing if name == library else lambda: True)
+    for name in gpu.check.LIBRARIES:
+        monkeypatch.setitem(gpu.check.LIBRARIES, name, missing if name == library else lambda: True)
     runtime = gpu.cp.cuda.runtime
     monkeypatch.setattr(runtime, "getDeviceCount", lambda: 1)
     monkeypatch.setattr(runtime, "runtimeGetVersion", lambda: version)
     for name in ("arange", "asarray"):
         monkeypatch.setattr(gpu.cp, name, getattr(np, name))
-    monkeypatch.setattr(gpu, "to_numpy", np.asarray)
-    monkeypatch.setattr(gpu, "pair_sq_distances", lambda *_: np.array([8.0, 32.0]))
+    monkeypatch.setattr(gpu.check, "to_numpy", np.asarray)
+    monkeypatch.setattr(gpu.check, "pair_sq_distances", lambda *_: np.array([8.0, 32.0]))
     reason, broken = gpu.probe()
     assert broken
     error = MISSING[library][1]
     assert reason.startswith(f"{library} is missing or fails ({type(error).__name__}: {error});")
     extra = f"cuda{version // 1000}"
     assert f"pip install 'specialk-gpu[{extra}]' (that is, cupy-{extra}x[ctk])" in reason
-    monkeypatch.setitem(gpu.LIBRARIES, library, lambda: False)
+    monkeypatch.setitem(gpu.check.LIBRARIES, library, lambda: False)
     assert gpu.probe()[0].startswith(f"a first call of {library} returned wrong numbers")
-    monkeypatch.setitem(gpu.LIBRARIES, library, lambda: True)
+    monkeypatch.setitem(gpu.check.LIBRARIES, library, lambda: True)
     assert gpu.probe() == (None, False)
 
 
 @pytest.mark.gpu
 def test_the_libraries_are_asked_for_what_they_return(monkeypatch):
     gpu = get_backend("cuda")
-    assert all(is_right() for is_right in gpu.LIBRARIES.values())
-    monkeypatch.setattr(gpu, "to_numpy", lambda x: gpu.cp.asnumpy(x) + 1)
-    assert not any(is_right() for is_right in gpu.LIBRARIES.values())
+    assert all(is_right() for is_right in gpu.check.LIBRARIES.values())
+    monkeypatch.setattr(gpu.check, "to_numpy", lambda x: gpu.cp.asnumpy(x) + 1)
+    assert not any(is_right() for is_right in gpu.check.LIBRARIES.values())
 
 
 class Driver:
@@ -264,20 +258,20 @@ def test_cupy_is_recommended_where_a_driver_could_run_it(
 ):
     monkeypatch.setitem(sys.modules, "cupy", None)  # its import fails
     monkeypatch.delitem(sys.modules, "specialk_gpu.backend.gpu", raising=False)
-    monkeypatch.setattr(backend.ctypes, "CDLL", Driver(version, status))
-    monkeypatch.setattr(backend, "DRIVER", tmp_path if told else tmp_path / "absent")
-    assert backend.driver_version() == (version if version and not status else None)
-    reason, broken = backend.cuda_verdict()
+    monkeypatch.setattr(driver.ctypes, "CDLL", Driver(version, status))
+    monkeypatch.setattr(driver, "DRIVER", tmp_path if told else tmp_path / "absent")
+    assert driver.driver_version() == (version if version and not status else None)
+    reason, broken = driver.cuda_verdict()
     assert not broken
     assert reason.startswith("CuPy cannot be imported (import of cupy halted; ")
     assert advice in reason
     assert ("pip install" in reason) == ("pip install" in advice or "specialk-gpu[" in advice)
-    assert backend.driver_text().startswith(text)
+    assert driver.driver_text().startswith(text)
 
 
 @pytest.mark.usefixtures("fresh")
 def test_a_forked_child_is_told_how_to_start_workers(monkeypatch):
-    monkeypatch.setitem(backend._verdicts, os.getpid() + 1, Verdict(None))
+    monkeypatch.setitem(driver._verdicts, os.getpid() + 1, Verdict(None))
     with pytest.raises(RuntimeError, match="'spawn' method or with joblib's loky"):
         get_backend("cuda")
 
@@ -465,6 +459,24 @@ def test_free_memory_is_what_the_pool_may_still_take(monkeypatch, limit, free):
     assert bk.free_memory() == free
 
 
+def test_free_memory_of_the_host_is_what_a_limit_on_the_process_leaves(monkeypatch):
+    resource = pytest.importorskip("resource")
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = used + 2**26
+    monkeypatch.setattr(resource, "getrlimit", lambda _kind: (limit, resource.RLIM_INFINITY))
+    assert 0 < cpu.free_memory() < 2**27
+    limit = used // 2
+    assert cpu.free_memory() == 0
+
+
+def test_where_the_system_is_silent_about_memory_half_of_it_is_free(monkeypatch):
+    def closed(name, **_settings):
+        raise OSError(2, "No such file or directory", name)
+
+    monkeypatch.setattr("builtins.open", closed)
+    assert 2 * cpu.free_memory() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def test_a_reordering_is_a_permutation(bk):
     W = sparse.random_array((50, 50), density=0.05, rng=0, format="csr")
     order = bk.locality_order(csr(bk, W + W.T))
@@ -553,11 +565,11 @@ def test_every_kernel_compiles():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # forks beside threads
 def test_a_child_that_was_forked_amid_a_product_starts_anew():
-    before = [library.get_num_threads() for library in host_threads._blas()]
+    before = [library.get_num_threads() for library in host_threads._blas_libraries()]
     with host_threads.one_blas_thread:
         pid = os.fork()
         if not pid:
-            after = [library.get_num_threads() for library in host_threads._blas()]
+            after = [library.get_num_threads() for library in host_threads._blas_libraries()]
             os._exit(host_threads.one_blas_thread.users + (after != before))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert host_threads.one_blas_thread.users == 1

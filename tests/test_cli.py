@@ -439,7 +439,7 @@ def test_info_lists_backends_devices_and_the_reason(capsys, monkeypatch):
         },
     ]
     monkeypatch.setattr(backend, "describe_backends", lambda: rows)
-    monkeypatch.setattr(backend, "driver_version", lambda: 13000)
+    monkeypatch.setattr(backend.driver, "driver_version", lambda: 13000)
     assert main(["info"]) == 0
     out = capsys.readouterr().out
     assert "\nNVIDIA driver: CUDA 13.0, extra cuda13\n" in out
@@ -542,3 +542,17 @@ def test_the_demo_writes_a_report_with_images(tmp_path, capsys):
 def test_models_and_reports_that_cannot_be_are_bad_usage(points, capsys, arguments, message):
     arguments = [str(points) if word == "X" else word for word in arguments]
     assert message in fails(capsys, arguments, 2)
+
+
+def test_without_the_repository_bench_says_where_it_is(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "benchmarks.suite", None)  # as if it could not be imported
+    assert main(["bench", "--size", "tiny"]) == 2
+    assert "the benchmarks are not in the installed package" in capsys.readouterr().err
+
+
+def test_a_caller_that_closed_its_streams_gets_the_exit_code(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["info"]) == 0
+    sys.stdout.close()
+    sys.stderr.close()

@@ -25,7 +25,7 @@ from specialk_gpu.selection.null_distribution import (
     null_law,
 )
 from specialk_gpu.selection.parts import CLEAR_LOG_P, THIN_WEIGHT, Parts, has_shortcuts
-from specialk_gpu.selection.walks import N_STEPS, prepare
+from specialk_gpu.selection.walks import N_STEPS, prepare_walks
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
@@ -96,7 +96,7 @@ def test_cuts_are_their_definition(bk):
 
 def test_the_profile_is_cuts_and_where_they_are(bk):
     W = knn_graph(BLOBS)
-    cuts_of = Cuts(prepare(graph_of(bk, W)), labels_of(bk, BLOBS_Y), 3)
+    cuts_of = Cuts(prepare_walks(graph_of(bk, W)), labels_of(bk, BLOBS_Y), 3)
     position, weight = cuts_of.profile((0, 2))
     cuts, known, _ = dense_cuts(W, BLOBS_Y, 0, 2)
     at = np.flatnonzero(known)
@@ -119,7 +119,7 @@ def test_the_graph_is_not_changed(bk):
 
 def test_sums_of_similarities_are_exact_in_any_order(bk):
     W = graph_of(bk, knn_graph(BLOBS))
-    graph = prepare(W)
+    graph = prepare_walks(W)
     S = to_scipy(bk, graph.S)
     np.testing.assert_array_equal(S.data * 2.0**31, np.rint(S.data * 2.0**31))
     degrees = [math.fsum(S.data[a:b]) for a, b in itertools.pairwise(S.indptr)]
@@ -399,10 +399,10 @@ def test_a_small_neighbour_in_the_wide_graph_is_no_reason_for_p_1(bk):
 
 @pytest.mark.parametrize("factor", [1, 3])
 def test_long_threads_are_told_by_the_gap_alone(bk, factor):
-    X, y = make_moons(5000)
+    X, y = make_moons(2000)
     graphs = of_rows(bk, np.repeat(X, factor, axis=0))
     labels = graphs.distinct(labels_of(bk, np.repeat(y, factor)))
-    expected = math.log(5000) - WIDE * math.log(2)  # of the distinct rows
+    expected = math.log(2000) - WIDE * math.log(2)  # of the distinct rows
     np.testing.assert_allclose(least_gap(graphs, labels, 2).log_p, expected)
     assert found(bk, knn_graph(X), y, 2).log_p > math.log(0.01)  # by their width
 
@@ -534,7 +534,7 @@ def test_a_graph_of_ten_neighbours_or_more_is_used_as_it_is():
     for n_neighbors in (NEAR, WIDE - 1):
         W = knn_graph(BLOBS, n_neighbors)
         graphs = graphs_to_cut(SpecialK(n_neighbors=n_neighbors), Rows(BLOBS), W)
-        assert (graphs.near.S != prepare(W).S).nnz == 0
+        assert (graphs.near.S != prepare_walks(W).S).nnz == 0
 
 
 def test_a_graph_alone_is_judged_by_its_own_law(bk):

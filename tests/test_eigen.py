@@ -25,7 +25,7 @@ from scipy import sparse
 from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
-from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.spectrum import chebyshev, filter, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed
 
@@ -63,7 +63,7 @@ FAMILIES = {
     "huge entries": (lambda: affine(cycle(701), 1e12, 0), 15),
     "union of two": (lambda: union(path(650), path(650)), 20),
     "union of three": (lambda: union(cycle(640), path(630), product_graph(path(25), path(26))), 30),
-    "neighbour graph": (lambda: spectrum_of(neighbour_graph(2000, 5)), 200),
+    "neighbour graph": (lambda: spectrum_of(neighbour_graph(1200, 5)), 120),
     "small neighbour graph": (lambda: spectrum_of(neighbour_graph(650, 3, seed=1)), 100),
     "one pair": (lambda: hypercube(10), 1),
 }
@@ -150,7 +150,7 @@ def test_every_number_of_pairs_of_a_gram_matrix_is_found(bk, solver, dtype):
 @pytest.mark.parametrize("solver", ["auto", *SOLVERS])
 def test_disjoint_cliques_have_all_their_repeated_eigenvalues(bk, solver, dtype):
     W, _ = union(*[complete(20)] * 6)
-    W = normalised(W)  # C21
+    W = normalised_graph(W)  # C21
     spectrum = np.r_[np.ones(6), np.full(114, -1 / 19)]
     found = eigenpairs(csr(bk, W, dtype), 7, solver=solver, random_state=0)
     assert assert_right_or_flagged(bk, W, spectrum, 7, dtype, found)
@@ -481,7 +481,7 @@ def test_arguments_out_of_range_are_refused(arguments, message):
         eigenpairs(W, arguments.pop("n", 3), **arguments)
 
 
-@pytest.mark.parametrize("spread", [1e-5, 1e-6, 1e-7, 1e-8, 1e-9])
+@pytest.mark.parametrize("spread", [1e-5, 1e-7, 1e-9])
 def test_a_cluster_across_the_cut_that_is_wider_than_the_guard_is_resolved(bk, spread):
     rng = np.random.default_rng(0)
     cluster = 0.8 + spread * rng.random(40)
@@ -605,7 +605,7 @@ def test_ten_thousand_components_take_ten_waits(waits, sizes):
     assert found.n_components == count
 
 
-WAITS = {(): 2, ("_expanded",): 3, ("_replace_dependent",): 4}  # of a round, by what it needs
+WAITS = {(): 2, ("_expanded_block",): 3, ("_replace_dependent",): 4}  # of a round, by what it needs
 
 
 @pytest.mark.gpu
@@ -643,9 +643,9 @@ def test_a_filter_round_takes_two_to_six_waits(waits, monkeypatch, name, dtype):
         rounds.append((counted.waits, tuple(sorted(special))))
         special.clear()
 
-    for module, function in ((chebyshev, "_expanded"), (orthonormal, "_replace_dependent")):
+    for module, function in ((chebyshev, "_expanded_block"), (orthonormal, "_replace_dependent")):
         wrap(module, function, partial(special.add, function), int)
-    for function in ("_spectrum", "_rayleigh_ritz"):
+    for function in ("_estimated_spectrum", "_rayleigh_ritz"):
         wrap(chebyshev, function, int, end_round)
     A, rng = bk.operator(csr(bk, W, dtype)), np.random.RandomState(0)
     with waits() as counted:
@@ -665,7 +665,7 @@ def test_a_stuck_round_of_deficient_blocks_takes_six_waits(waits, dtype):
     with waits() as counted:
         gram, replaced = orthonormal.orthonormalise(bk, V, locked, rng)
         assert replaced
-        V = chebyshev._expanded(bk, A, V, gram, locked, rng, foreseen=True)
+        V = chebyshev._expanded_block(bk, A, V, gram, locked, rng, foreseen=True)
         chebyshev._rayleigh_ritz(bk, A, V, V.T @ V)
     assert counted.waits <= 6
     away = bk.to_numpy(V.T @ V) - np.eye(56)
@@ -684,7 +684,7 @@ def test_panels_are_filled_up_to_rows_of_32_bytes_and_the_bits_stay(
     )
     V, residuals = (rng.normal(size=(60, width)).astype(np.float32) for _ in range(2))
     residuals = bk.asarray(residuals) if with_residuals else None
-    theta, interval = np.linspace(1, 0.5, width), filter.interval_of(-0.4, 0.4, 1.0)
+    theta, interval = np.linspace(1, 0.5, width), filter.filter_interval(-0.4, 0.4, 1.0)
     found = []
     for multiple in (1, 8) if bk.name == "numpy" else (1, bk.panel_multiple):
         monkeypatch.setattr(bk, "panel_multiple", multiple)

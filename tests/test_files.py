@@ -250,6 +250,15 @@ def test_parquet_that_is_no_matrix_is_refused_by_column(
         read_matrix(tmp_path / "x.parquet")
 
 
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+def test_parquet_without_columns_is_refused(tmp_path, monkeypatch, reader):
+    pandas.DataFrame(index=["a", "b"]).to_parquet(tmp_path / "x.parquet")
+    if reader == "polars":
+        hide(monkeypatch, "pyarrow")
+    with pytest.raises(ValueError, match=r"x\.parquet.*it has no columns"):
+        read_matrix(tmp_path / "x.parquet")
+
+
 def test_parquet_without_a_reader_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "x.parquet").touch()
     hide(monkeypatch, "pyarrow", "polars")

@@ -11,8 +11,8 @@ from sklearn.neighbors import NearestNeighbors
 from specialk_gpu import affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph import knn as graph
-from specialk_gpu.graph.knn import normalised
-from specialk_gpu.graph.radius import refuse_edges
+from specialk_gpu.graph.knn import normalised_graph
+from specialk_gpu.graph.radius import refuse_radius_graph
 
 normal = np.random.default_rng(0).normal
 DATA = {
@@ -140,7 +140,7 @@ def test_unknown_weights_are_refused(bk):
 
 def test_rows_without_entries_stay_empty_in_a_normalised_graph(bk):
     G = sparse.csr_matrix(np.array([[0, 2.0, 0], [2, 0, 0], [0, 0, 0]]))
-    found = to_scipy(bk, normalised(bk.sparse.csr_matrix(G))).toarray()
+    found = to_scipy(bk, normalised_graph(bk.sparse.csr_matrix(G))).toarray()
     np.testing.assert_allclose(found, [[0, 1, 0], [1, 0, 0], [0, 0, 0]])
 
 
@@ -221,7 +221,7 @@ def test_too_many_edges_are_refused_before_they_are_listed(bk, monkeypatch):
 @pytest.mark.parametrize("n_edges", [2**31, 2**31 + 1, 60_000**2])
 def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
     with pytest.raises(MemoryError) as caught:
-        refuse_edges(n_edges, 2**60, 0.123456789)
+        refuse_radius_graph(n_edges, 2**60, 0.123456789)
     message = str(caught.value)
     for part in (f"{n_edges:,} edges", f"{12 * n_edges:,} bytes", "ε = 0.123457", "`coverage`"):
         assert part in message
@@ -235,8 +235,8 @@ def test_a_graph_of_neighbours_beyond_32_bits_is_refused(bk, monkeypatch):
 
 
 def test_edges_that_fit_are_let_through():
-    assert refuse_edges(2**31 - 1, 2**40, 1.0) is None
-    assert refuse_edges(0, 0, 1.0) is None
+    assert refuse_radius_graph(2**31 - 1, 2**40, 1.0) is None
+    assert refuse_radius_graph(0, 0, 1.0) is None
 
 
 # Given affinities ---------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Arrays, data frames and graphs of other libraries: results are of the kind that came in."""
 
 import json
+import warnings
 from types import SimpleNamespace
 
 import igraph
@@ -13,9 +14,19 @@ import pytest
 from scipy import sparse
 from sklearn.datasets import make_blobs
 
-from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu import (
+    DuplicateRowsWarning,
+    ScaleWarning,
+    SpecialK,
+    eigenpairs,
+    kmeans,
+    knn_graph,
+    nearest_neighbors,
+    zz_top,
+)
 from specialk_gpu._validation import output_converter
-from specialk_gpu.backend import get_backend
+from specialk_gpu.backend import cpu, get_backend
+from specialk_gpu.graph import rows as found_rows
 from specialk_gpu.inspection.diagnostics import pair_matrix
 
 BLOBS, _ = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
@@ -261,3 +272,153 @@ def test_edges_without_weights_count_one():
     for graph in (networkx.path_graph(5), igraph.Graph.Ring(5, circular=False)):
         W = model.fit(graph).affinity_matrix_.toarray()
         np.testing.assert_array_equal(W, np.eye(5, k=1) + np.eye(5, k=-1))
+
+
+# -- numbers --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [np.uint8, np.int16, np.uint64])
+def test_short_integers_of_numpy_are_integers(number):
+    X, _ = make_blobs(600, 3, centers=3, random_state=0)
+    plain = fit(X, n_neighbors=12, n_init=6, criterion="zz_top")
+    short = fit(X, n_neighbors=number(12), n_init=number(6), criterion="zz_top")
+    assert short.path_ == plain.path_
+    assert (nearest_neighbors(X, number(12)).indices == nearest_neighbors(X, 12).indices).all()
+    one, other = (kmeans(X, k, n_init=k, random_state=0) for k in (number(5), 5))
+    assert (one.labels == other.labels).all()
+    W = knn_graph(X)
+    one, other = (eigenpairs(W, k, random_state=0).values for k in (number(7), 7))
+    np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda W, _: eigenpairs(W, 3, max_iter=0), ValueError, "max_iter must be at least 1"),
+        (lambda W, _: eigenpairs(W, 3, max_iter="a"), TypeError, "max_iter must be an integer"),
+        (lambda W, _: eigenpairs(W, 3, tol="a"), TypeError, "tol must be a number, got 'a'"),
+        (lambda W, _: eigenpairs(W, 3, tol=np.nan), ValueError, "tol must be positive, got nan"),
+        (lambda W, _: eigenpairs(W, 2.5), TypeError, "n must be an integer, got 2.5"),
+        (lambda _, X: kmeans(X, 2, n_init=True), TypeError, "n_init must be an integer, got True"),
+        (
+            lambda _, X: nearest_neighbors(X, n_neighbors=True),
+            TypeError,
+            "n_neighbors must be an integer",
+        ),
+        (lambda _, X: SpecialK(n_clusters=True).fit(X), TypeError, "n_clusters must be an integer"),
+        (lambda _, X: zz_top(X, [0.5, 1.5] * 30), TypeError, "labels must hold integers, got"),
+        (lambda _, X: zz_top(X + 0j, [0, 1] * 30), TypeError, "D must hold real numbers, got"),
+    ],
+)
+def test_what_is_no_number_of_the_right_kind_is_refused(call, error, message):
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    with pytest.raises(error, match=message):
+        call(knn_graph(X), X)
+
+
+def test_paths_are_equal_if_all_their_candidates_are():
+    X, _ = make_blobs(300, 2, centers=3, random_state=0)
+    one, same, other = (fit(x) for x in (X, X, X[:200]))
+    assert one.path_ == same.path_
+    assert one.path_ != other.path_
+    assert one.path_[0] != 3
+
+
+def test_a_subclass_of_a_networkx_graph_is_a_graph():
+    X, _ = make_blobs(200, 2, centers=2, random_state=0)
+    graph = networkx.from_scipy_sparse_array(knn_graph(X))
+    own = type("Own", (networkx.Graph,), {"__module__": "elsewhere"})(graph)
+    fits = [fit(g, affinity="precomputed") for g in (graph, own)]
+    assert (fits[0].labels_ == fits[1].labels_).all()
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_where_only_distinct_rows_are_clustered_all_rows_count_for_the_sizes(criterion):
+    X, y = make_blobs(180, 2, centers=[(0, 0), (15, 0), (0, 15)], random_state=0)
+    times = np.array([12, 30, 20])[y]
+    with pytest.warns(DuplicateRowsWarning):
+        model = fit(np.repeat(X, times, axis=0), criterion=criterion)
+    np.testing.assert_array_equal(np.bincount(model.labels_), [1800, 1200, 720])
+    for step in model.path_:
+        assert (np.diff(np.bincount(step.labels)) <= 0).all()
+        np.testing.assert_array_equal(model.labels_at(step.k), step.labels)
+        if step.pair and "clusters" in step.reason and "between clusters" in step.reason:
+            assert f"clusters {step.pair[0]} and {step.pair[1]}" in step.reason
+    np.testing.assert_array_equal(model.membership_.argmax(axis=1), model.labels_)
+    np.testing.assert_array_equal(model.predict(X), model.labels_[np.cumsum(times) - 1])
+
+
+class Lent:
+    """An array of a library that speaks DLPack and nothing else."""
+
+    def __init__(self, X):
+        self._X = X
+
+    def __dlpack__(self, **settings):
+        return self._X.__dlpack__(**settings)
+
+    def __dlpack_device__(self):
+        return self._X.__dlpack_device__()
+
+
+def test_what_speaks_dlpack_alone_is_read():
+    found = SpecialK(backend="numpy", random_state=0, n_clusters=3).fit(Lent(BLOBS))
+    expected = SpecialK(backend="numpy", random_state=0, n_clusters=3).fit(BLOBS)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+
+
+def test_numbers_that_are_not_real_make_no_graph():
+    with pytest.raises(ValueError, match=r"X must hold real numbers, got dtype complex128"):
+        knn_graph(BLOBS + 0j)
+
+
+def test_a_fraction_is_no_number_of_neighbours():
+    with pytest.raises(TypeError, match=r"n_neighbors must be an integer, got 2\.5"):
+        knn_graph(BLOBS, 2.5)
+
+
+# -- scales, sizes --------------------------------------------------------------------------------
+
+
+def customers(m=300):
+    """Age in years, income in dollars and visits of three kinds of customers."""
+    rng = np.random.default_rng(0)
+    centers = np.array([(25, 30_000, 3), (45, 60_000, 20), (70, 90_000, 8)])
+    return np.repeat(centers, m // 3, axis=0) + rng.normal(size=(m, 3)) * (3, 9_000, 1.5)
+
+
+def test_columns_of_very_different_spreads_bring_a_warning_with_the_remedy(bk):
+    X = customers()
+    with pytest.warns(ScaleWarning, match=r"in column 1, of .* in column 2.*StandardScaler"):
+        fit(bk.asarray(X), backend=bk.name)
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    images = np.random.default_rng(0).normal(size=(200, 784)) * np.logspace(-6, 0, 784)
+    leading = np.random.default_rng(0).normal(size=(200, 6)) * np.logspace(0, -4, 6)
+    constant = np.column_stack([BLOBS, np.full(len(BLOBS), 1e9)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ScaleWarning)
+        for quiet in (scaled, images, leading, constant):
+            fit(bk.asarray(quiet), backend=bk.name)
+        fit(bk.asarray(X), backend=bk.name, metric="cosine")
+
+
+@pytest.mark.parametrize(
+    ("X", "message"),
+    [
+        ([[10**400, 1], [1, 2]], "X must fit into float64, got an integer that is too large"),
+        (np.zeros(9, dtype=[("a", "f8"), ("b", "f8")]), "the fields a, b of a structured array"),
+    ],
+)
+def test_what_is_no_matrix_of_floats_is_refused(X, message):
+    with pytest.raises(ValueError, match=message):
+        fit(X)
+
+
+def test_memory_for_eigenvectors_is_asked_for_before_the_graph_is_built(monkeypatch):
+    searched = []
+    monkeypatch.setattr(found_rows, "search_neighbors", lambda *a: searched.append(a))
+    monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    with pytest.raises(MemoryError, match=r"500 eigenvectors of 2000 rows need about .*n_comp"):
+        fit(X, criterion="zz_top", n_components=500)
+    assert not searched

@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 from sklearn.datasets import make_blobs
 
 from specialk_gpu import SpecialK, knn_graph
@@ -62,7 +61,6 @@ def test_a_jump_in_a_graph_alone_counts_only_if_a_piece_is_apart(bk):
     assert log_p_of_level(CutGraphs(W), tree, 10, LOG_ALPHA) == 0.0
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_a_large_skewed_set_is_one_cluster(seed):
-    X = np.random.default_rng(seed).exponential(size=(12_000, 20))  # was 20 before jumps were
+def test_a_large_skewed_set_is_one_cluster():
+    X = np.random.default_rng(0).exponential(size=(12_000, 20))  # was 20 before jumps were
     assert SpecialK(backend="numpy", random_state=0).fit(X).n_clusters_ == 1

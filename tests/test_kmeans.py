@@ -170,6 +170,20 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
         assert public.inertias == alone.inertias
 
 
+def test_clusters_too_many_for_a_sample_do_not_change_those_that_are_searched_in_it(
+    bk, monkeypatch
+):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 30)
+    monkeypatch.setattr(module, "SAMPLE_CLUSTERS", 4)
+    X, ks = bk.asarray(NOISE), [2, 4, 5, 9]
+    assert NOISE.shape[0] > module.MANY * 30
+    together = kmeans_batch(X, ks, seeds=ks, n_init=3)
+    apart = [one for k in ks for one in kmeans_batch(X, [k], seeds=[k], n_init=3)]
+    for found, alone in zip(together, apart, strict=True):
+        np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(alone.labels))
+        assert found.inertia == pytest.approx(alone.inertia, rel=1e-12)
+
+
 def test_a_batch_does_not_depend_on_chunks_that_hold_one_k_only(monkeypatch):
     seeds, ks = [0, 1, 2], [2, 3, 8]
     for part in (centers, lloyd):
@@ -617,8 +631,10 @@ def test_the_host_waits_at_most_twice_an_iteration(waits, X, ks):
 @pytest.mark.filterwarnings("ignore:k-means found 30 clusters")
 @pytest.mark.parametrize(("X", "k"), [(NOISE, 9), (COPIES, 29), (COPIES, 35)])
 def test_given_starts_wait_once_an_iteration_and_filling_and_twice_more(waits, monkeypatch, X, k):
-    bk, refill, fillings = get_backend("cuda"), rounds._refill, []
-    monkeypatch.setattr(rounds, "_refill", lambda *all_own: fillings.append(refill(*all_own)))
+    bk, refill, fillings = get_backend("cuda"), rounds._refill_empty_clusters, []
+    monkeypatch.setattr(
+        rounds, "_refill_empty_clusters", lambda *all_own: fillings.append(refill(*all_own))
+    )
     init = bk.asarray(np.random.default_rng(0).normal(scale=30.0, size=(40, k, X.shape[1])))
     with waits() as count:
         kmeans(bk.asarray(X), k, init=init, n_init=0)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from paper_tasks import killed, square, useless
 from sklearn.metrics import normalized_mutual_info_score
 
 from benchmarks.paper import data, draw, real, sensitivity, shapes
@@ -22,13 +23,6 @@ from benchmarks.paper.runner import read, run, stamps
 from specialk_gpu import SpecialK
 
 TASKS = [{"x": x} for x in range(5)]
-
-
-def square(task):
-    if task["x"] < 0:
-        msg = "x is negative"
-        raise ValueError(msg)
-    return {"square": task["x"] ** 2, "threads": os.environ.get("OMP_NUM_THREADS")}
 
 
 def refuse(_task):
@@ -86,22 +80,10 @@ def test_what_failed_is_told_and_tried_again(tmp_path):
     assert [row["result"]["square"] for row in read(path)] == [1, 1]
 
 
-def useless(task):
-    if task["x"] == 3:
-        sys.exit(1)
-    return {"value": float("nan") if task["x"] == 1 else np.int64(2) if task["x"] == 2 else 0}
-
-
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_result_that_is_no_json_is_an_error_and_stops_nothing(tmp_path, jobs):
     rows = run(useless, [{"x": x} for x in range(5)], tmp_path / "results.jsonl", jobs=jobs)
     assert ["result" in row for row in rows] == [True, False, False, False, True]
-
-
-def killed(task):
-    if task["x"] == 1:
-        os.kill(os.getpid(), signal.SIGTERM)
-    return {"value": 0}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such signal")
@@ -116,14 +98,9 @@ SLOW = """
 import sys, time
 from pathlib import Path
 from benchmarks.paper.runner import run
-import test_paper
-run(test_paper.sleep, [{"x": x} for x in range(40)], Path(sys.argv[1]), jobs=2)
+from paper_tasks import sleep
+run(sleep, [{"x": x} for x in range(100)], Path(sys.argv[1]), jobs=2)
 """
-
-
-def sleep(task):
-    time.sleep(0.5)
-    return {"pid": os.getpid(), "x": task["x"]}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="no such signals")
@@ -139,7 +116,7 @@ def test_a_run_that_is_ended_ends_its_processes(tmp_path, number):
             assert process.poll() is None
         process.send_signal(number)
         process.communicate(timeout=30)  # ends when no process is left that holds its output
-    assert len(read(path)) < 40
+    assert len(read(path)) < 100
 
 
 # -- experiments ----------------------------------------------------------------------------------

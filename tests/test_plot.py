@@ -115,3 +115,8 @@ def test_members_are_the_typical_rows():
             np.testing.assert_array_equal(own, DIGITS[row].reshape(8, 8))
     with pytest.raises(ValueError, match=r"images of shape=\(9, 8\), of shape \(400, 72\)"):
         plot.members(model, DIGITS, (9, 8))
+
+
+def test_no_points_are_no_plot(model):
+    with pytest.raises(ValueError, match="max_points must be at least 1, got 0"):
+        plot.embedding(model, max_points=0)

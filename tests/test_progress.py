@@ -47,7 +47,7 @@ def test_stages_tell_how_far_they_are(bk, criterion):
 
 
 def test_nobody_listening_is_silent(capfd):
-    fit()
+    fit(X=CLOUD[:300])
     assert capfd.readouterr() == ("", "")
 
 
@@ -110,7 +110,7 @@ def test_results_are_handed_through():
 
 @pytest.mark.parametrize("stage", ["knn_graph_of", "eigenpairs", "embed", "search"])
 def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
-    model = fit(X=CLOUD[:500])
+    model = fit(X=CLOUD[:200])
     before = dict(vars(model))
 
     def interrupted(*_args, **_settings):
@@ -118,10 +118,10 @@ def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
 
     monkeypatch.setattr(sys.modules["specialk_gpu._stages"], stage, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        model.fit(CLOUD[:300, :3])
+        model.fit(CLOUD[:150, :3])
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is value for name, value in before.items())
-    np.testing.assert_array_equal(model.predict(CLOUD[:500]), model.labels_)
+    np.testing.assert_array_equal(model.predict(CLOUD[:200]), model.labels_)
 
 
 def test_threads_stop_at_the_end_of_their_chunk(monkeypatch):

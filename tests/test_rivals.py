@@ -11,7 +11,7 @@ from benchmarks import rivals
 from benchmarks.selection import PATHS
 
 X, Y = make_blobs(
-    300, centers=[(0, 0), (14, 0), (0, 14)], n_features=2, cluster_std=1.0, random_state=3
+    150, centers=[(0, 0), (14, 0), (0, 14)], n_features=2, cluster_std=1.0, random_state=3
 )
 FINER = ("Leiden", "eigengap")  # they divide clusters, here too
 NEEDS = {  # a package that is not among those of the tests
@@ -34,9 +34,9 @@ def test_methods_find_three_clusters_that_are_far_apart(method):
 
 
 def test_rows_in_no_cluster_are_no_cluster(monkeypatch):
-    labels = np.where(np.arange(300) < 40, -1, Y)
+    labels = np.where(np.arange(150) < 20, -1, Y)
     monkeypatch.setitem(rivals.METHODS, "some", lambda _: labels)
-    assert rivals.judged("some", X, np.full(300, -1), [2, 3]) == {"k": 3, "verdict": "right"}
+    assert rivals.judged("some", X, np.full(150, -1), [2, 3]) == {"k": 3, "verdict": "right"}
     assert rivals.judged("some", X, Y, [2])["verdict"] == "too many"
 
 

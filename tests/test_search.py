@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import cache
 
 import numpy as np
 import pytest
@@ -22,9 +23,9 @@ from specialk_gpu import (
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_test import Gap
-from specialk_gpu.selection.fragments import RESOLUTIONS, finer, resolutions
+from specialk_gpu.selection.fragments import RESOLUTIONS, finer_resolutions, resolutions
 from specialk_gpu.selection.polishing import polished
-from specialk_gpu.selection.walks import prepare
+from specialk_gpu.selection.walks import prepare_walks
 
 FOUR, FOUR_Y = make_blobs(
     320, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0
@@ -45,6 +46,11 @@ def fit_on(bk, X, **settings):
 
 def on_host(X, **settings):
     return fit(X, backend="numpy", **settings)
+
+
+@cache
+def four():
+    return on_host(FOUR)
 
 
 def is_refined_by(coarse, fine):
@@ -80,7 +86,7 @@ def test_p_rises_with_k_and_no_k_between_accepted_ones_is_rejected(bk, full_path
 
 
 def test_every_step_says_why():
-    model = on_host(FOUR)
+    model = four()
     for step in model.path_:
         if step.k == 1:
             assert step.reason == "start: one cluster, nothing to test"
@@ -94,7 +100,7 @@ def test_every_step_says_why():
 
 
 def test_p_below_a_thousandth_is_printed_as_that():
-    model = on_host(FOUR)
+    model = four()
     header, *lines = str(model.path_).splitlines()
     assert header.split() == ["k", "p", "own", "p", "pair", "accepted", "reason", "(cut", "test)"]
     assert len(lines) == len(model.path_)
@@ -110,7 +116,7 @@ def test_p_below_a_thousandth_is_printed_as_that():
 
 
 def test_the_path_becomes_a_frame():
-    model = on_host(FOUR)
+    model = four()
     frame = model.path_.to_frame()
     names = ["k", "log_p", "log10_p", "pair", "accepted", "reason", "log_p_level"]
     assert frame.columns.tolist() == names
@@ -119,7 +125,7 @@ def test_the_path_becomes_a_frame():
 
 
 def test_stages_are_timed():
-    assert set(on_host(FOUR).timings_) == {
+    assert set(four().timings_) == {
         "graph", "eigenpairs", "fragments", "merging", "polishing"
     }  # fmt: skip
 
@@ -140,10 +146,11 @@ def test_numbers_of_numpy_are_numbers(tmp_path, criterion):
     model.report(tmp_path / "report.html")
 
 
-def test_fewer_clusters_than_asked_for_are_explained():
+@pytest.mark.parametrize("settings", [{"min_clusters": 5, "max_clusters": 5}, {"n_clusters": 5}])
+def test_fewer_clusters_than_asked_for_are_explained(settings):
     star = np.zeros((101, 101))
     star[0, 1:] = star[1:, 0] = 1
-    model = on_host(star, affinity="precomputed", min_clusters=5, max_clusters=5)
+    model = on_host(star, affinity="precomputed", **settings)
     assert model.n_clusters_ < 5
     assert "can be distinguished: no more are possible" in model.path_[-1].reason
 
@@ -330,7 +337,7 @@ def test_copies_of_a_row_are_in_one_cluster(bk):
 
 @pytest.mark.parametrize("k", [2, 7, 40, 200])
 def test_polishing_empties_no_cluster(bk, k):
-    graph = prepare(bk.sparse.csr_matrix(knn_graph(FOUR)))
+    graph = prepare_walks(bk.sparse.csr_matrix(knn_graph(FOUR)))
     rng = np.random.default_rng(k)
     y = rng.permutation(np.concatenate([np.arange(k), rng.integers(k, size=len(FOUR) - k)]))
     labels, shares = polished(graph, bk.asarray(y, dtype=np.int32), k)
@@ -341,7 +348,7 @@ def test_polishing_empties_no_cluster(bk, k):
 
 
 def test_polishing_gives_rows_to_the_cluster_around_them(bk):
-    graph = prepare(bk.sparse.csr_matrix(knn_graph(FOUR)))
+    graph = prepare_walks(bk.sparse.csr_matrix(knn_graph(FOUR)))
     y = FOUR_Y.copy()
     y[::17] = (y[::17] + 1) % 4
     labels, _ = polished(graph, bk.asarray(y, dtype=np.int32), 4)
@@ -368,7 +375,9 @@ def test_polishing_does_not_pull_touching_clusters_together(seed):
 def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
     W = sparse.block_diag([np.ones((30, 30)), np.zeros((2, 2))], format="csr")
     y = np.repeat([0, 1], [30, 2])
-    labels, shares = polished(prepare(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2)
+    labels, shares = polished(
+        prepare_walks(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2
+    )
     np.testing.assert_array_equal(bk.to_numpy(labels), y)
     np.testing.assert_allclose(bk.to_numpy(shares), np.eye(2)[y], rtol=1e-12)
 
@@ -392,13 +401,13 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
 
 def test_where_many_clusters_are_found_the_graph_is_cut_finer():
     done = list(RESOLUTIONS)
-    while more := finer(done, 100_000, 500):
+    while more := finer_resolutions(done, 100_000, 500):
         assert len(more) == 1
         assert more[0].n_fragments == 2 * max(one.n_fragments for one in done)
         done = more
     assert done[0].n_fragments >= 2 * 500
-    assert finer(list(RESOLUTIONS), 100_000, 8) == []
-    assert finer(list(RESOLUTIONS), 12 * 60, 60) == []
+    assert finer_resolutions(list(RESOLUTIONS), 100_000, 8) == []
+    assert finer_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
 
 
 # -- sets whose answer is known -------------------------------------------------------------------
@@ -407,7 +416,7 @@ def test_where_many_clusters_are_found_the_graph_is_cut_finer():
 def test_more_than_fifty_clusters_are_found():
     rng = np.random.default_rng(0)
     centers = 12 * np.stack(np.meshgrid(range(11), range(5)), axis=-1).reshape(-1, 2)
-    y = np.repeat(np.arange(55), 40)
+    y = np.repeat(np.arange(55), 25)
     model = on_host(centers[y] + rng.normal(size=(y.size, 2)))
     assert model.n_clusters_ == 55
     assert adjusted_rand_score(model.labels_, y) == 1
@@ -431,7 +440,7 @@ def test_clusters_smaller_than_a_wide_neighbourhood_are_found():
     assert model.n_clusters_ == 9
 
 
-@pytest.mark.parametrize("apart", [4, 5, 6])
+@pytest.mark.parametrize("apart", [4, 6])
 def test_two_clusters_that_are_mirror_images_are_two(apart):
     """The second eigenvector has the same magnitudes in both."""
     half = np.random.default_rng(apart).normal(size=(400, 20))
@@ -455,7 +464,7 @@ def planted(k, size, within, across, seed):
     return sparse.csr_matrix((W + W.T).astype(float)), block
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("k", "within", "across"), [(3, 0.5, 0.05), (5, 0.3, 0.01)])
 def test_planted_parts_of_a_graph_are_found(k, within, across, seed):
     W, block = planted(k, 100, within, across, seed)
@@ -479,7 +488,7 @@ def test_a_barbell_is_two(bk):
 @pytest.mark.parametrize("X", [FOUR, MOONS], ids=["blobs", "moons"])
 def test_k_turns_neither_on_the_seed_nor_on_the_order_of_rows(X):
     expected = on_host(X)
-    for seed in range(5):
+    for seed in range(3):
         order = np.random.default_rng(seed).permutation(len(X))
         for model in (on_host(X, random_state=seed), on_host(X[order], random_state=seed)):
             assert model.n_clusters_ == expected.n_clusters_
@@ -487,7 +496,7 @@ def test_k_turns_neither_on_the_seed_nor_on_the_order_of_rows(X):
 
 
 def test_k_does_not_turn_on_the_number_of_eigenvectors():
-    X, y = make_moons(1500, noise=0.1, random_state=0)
+    X, y = make_moons(700, noise=0.1, random_state=0)
     for n in ("auto", 60, 200):
         model = on_host(X, n_components=n)
         assert model.n_clusters_ == 2
@@ -509,7 +518,7 @@ def test_structureless_sets_are_seldom_split():
     split = 0
     for seed in range(20):
         rng = np.random.default_rng([7, seed])
-        for X in (rng.random((200, 2)), rng.normal(size=(200, 4)), rng.random((200, 1))):
+        for X in (rng.random((120, 2)), rng.normal(size=(120, 4)), rng.random((120, 1))):
             split += on_host(X, alpha=0.05).n_clusters_ > 1
     assert split <= 9
 
@@ -519,7 +528,7 @@ def test_bootstrap_samples_are_seldom_split():
     split = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((1000, 2))[rng.integers(1000, size=1000)]
+        X = rng.standard_normal((400, 2))[rng.integers(400, size=400)]
         split += on_host(X, alpha=0.05).n_clusters_ > 1
     assert split <= 4  # at 5 %, more than that once in 400
 
@@ -533,7 +542,7 @@ def test_cliques_joined_by_single_edges_are_told_apart(bk, k, size):
     for i in range(k if k > 2 else 1):
         a, b = i * size + size - 1, (i + 1) % k * size
         W[a, b] = W[b, a] = 1
-    for seed in range(3):
+    for seed in range(2):
         model = fit_on(bk, W, affinity="precomputed", random_state=seed)
         assert model.n_clusters_ == k
         truth = np.repeat(np.arange(k), size)

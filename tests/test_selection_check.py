@@ -11,7 +11,7 @@ from benchmarks.paper.runner import read
 DESIGNS = """
 from sklearn.datasets import make_blobs
 def draw(rng):
-    X, y = make_blobs(400, centers=[(0, 0), (15, 0)], random_state=int(rng.integers(100)))
+    X, y = make_blobs(200, centers=[(0, 0), (15, 0)], random_state=int(rng.integers(100)))
     y[:5] = -1
     return X, y
 C = {"two": (draw, 2), "two, said to be three": (draw, 3)}
@@ -40,7 +40,7 @@ def test_cliques_are_joined_by_single_edges():
 
 
 def test_a_fit_of_its_own_process():
-    X, _ = make_blobs(600, centers=[(0, 0), (20, 0)], random_state=0)
+    X, _ = make_blobs(200, centers=[(0, 0), (20, 0)], random_state=0)
     found, labels = selection.fit_alone(X, selection.ROOT, backend="numpy", random_state=0)
     assert found["k"] == labels.max() + 1 == 2
     assert found["seconds"] >= found["stages"]["graph"]
@@ -66,7 +66,7 @@ def test_designs_are_counted_and_not_done_twice(tmp_path, capsys, monkeypatch):
 
 def test_real_sets_are_read_from_a_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("SPECIALK_SETS", str(tmp_path))
-    X, y = make_blobs(300, centers=[(0, 0), (15, 0), (0, 15)], random_state=0)
+    X, y = make_blobs(150, centers=[(0, 0), (15, 0), (0, 15)], random_state=0)
     y[:3] = -1
     np.savez(tmp_path / "three.npz", X=X, y=y, right=[3, 4])
     task = {"set": "three", "seeds": [0, 1]}

@@ -8,6 +8,7 @@ import pickle
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 
 import joblib
 import numpy as np
@@ -23,11 +24,13 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import (
     CalibrationWarning,
+    ConvergenceError,
     DuplicateRowsWarning,
     GraphWarning,
     LimitWarning,
     PowerWarning,
     SpecialK,
+    eigenpairs,
     knn_graph,
 )
 from specialk_gpu._result import SelectionPath
@@ -41,9 +44,12 @@ BLOBS, BLOBS_Y = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], rand
 def fit(X, bk=None, **settings):
     """Fit on a backend, host arrays by default; the blobs' graph falls apart into three."""
     settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "the graph falls into 3 separate", GraphWarning)
-        return SpecialK(**settings).fit(X)
+    return SpecialK(**settings).fit(X)
+
+
+@cache
+def labels_of_blobs():
+    return fit(BLOBS).labels_
 
 
 def host(bk, x):
@@ -128,7 +134,7 @@ def test_loky_workers_give_the_same_labels():
 
 def test_threads_give_the_same_labels():
     # C41
-    expected = fit(BLOBS).labels_
+    expected = labels_of_blobs()
     with ThreadPoolExecutor(4) as pool:
         models = [SpecialK(backend="numpy", random_state=0) for _ in range(4)]
         found = list(pool.map(lambda model: model.fit(BLOBS).labels_, models))
@@ -267,6 +273,17 @@ def test_membership_is_the_share_of_walks_that_end_in_each_cluster(bk):
 # -- seeds: C37 -----------------------------------------------------------------------------------
 
 
+def test_separate_clusters_bring_a_warning_only_if_one_is_too_small():
+    settings = {"criterion": "zz_top", "n_components": 50}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GraphWarning)
+        fit(BLOBS, **settings)
+    rng = np.random.default_rng(0)
+    few = np.concatenate([rng.normal(size=(620, 2)), rng.normal(size=(12, 2)) + 500])
+    with pytest.warns(GraphWarning, match="1 of the 2 separate components .* fewer than 1/n"):
+        fit(few, **settings)
+
+
 def test_random_state_instance_is_consumed():
     rng = np.random.RandomState(5)
     settings = {"criterion": "zz_top", "n_clusters": 20, "n_init": 1}
@@ -314,13 +331,13 @@ def test_integers_and_short_floats_equal_float64(bk, dtype):
     ids=["lists", "objects", "lists of floats", "fortran", "strides", "long double", "big endian"],
 )
 def test_numbers_in_any_container_give_equal_labels(convert):
-    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(fit(convert(BLOBS)).labels_, labels_of_blobs())
 
 
 def test_read_only_memory_map_is_read_and_left_alone(tmp_path):
     np.save(tmp_path / "x.npy", BLOBS)
     X = np.load(tmp_path / "x.npy", mmap_mode="r")
-    np.testing.assert_array_equal(fit(X).labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(fit(X).labels_, labels_of_blobs())
 
 
 TEXT = BLOBS.astype(str)
@@ -427,14 +444,14 @@ def test_limits_that_contradict_are_named():
         fit(BLOBS, n_clusters=181)
 
 
-def test_names_of_clusters_do_not_count_copies(bk):
+def test_names_of_clusters_count_duplicates(bk):
     size = np.array([40, 60, 80])
     X = np.random.default_rng(0).normal(size=(180, 2)) + np.repeat([0, 30, 60], size)[:, None]
     X = np.concatenate([X, np.repeat(X[:3], 70, axis=0)])  # the smallest has most rows now
     with pytest.warns(DuplicateRowsWarning):
         model = SpecialK(backend=bk.name, random_state=0).fit(X)
     assert model.n_clusters_ == 3
-    np.testing.assert_array_equal(model.labels_[:180], np.repeat([2, 1, 0], size))
+    np.testing.assert_array_equal(model.labels_[:180], np.repeat([0, 2, 1], size))
     np.testing.assert_array_equal(model.labels_at(3), model.labels_)
     for step in model.path_:
         np.testing.assert_array_equal(model.labels_at(step.k), step.labels)
@@ -656,3 +673,31 @@ def test_votes_of_similarities_are_moved_once(waits):
             np.testing.assert_array_equal(own.predict(W[:5]), expected)
         moved = sum(part.nbytes for part in (W[:5].data, W[:5].indices, W[:5].indptr))
         assert count.bytes["h2d"] <= moved + 100, str(count.bytes)
+
+
+# -- what was not verified ------------------------------------------------------------------------
+
+
+def let_eigenpairs_be(monkeypatch, function):
+    monkeypatch.setattr(importlib.import_module("specialk_gpu._stages"), "eigenpairs", function)
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])
+def test_eigenpairs_that_cannot_be_verified_are_an_error(bk, monkeypatch, solver):
+    let_eigenpairs_be(monkeypatch, partial(eigenpairs, max_iter=1))
+    X = bk.asarray(np.random.default_rng(0).normal(size=(700, 2)))
+    model = SpecialK(backend=bk.name, eigen_solver=solver, n_components=10)
+    with pytest.raises(ConvergenceError, match="the eigenpairs could not be verified"):
+        model.fit(X)
+    assert [name for name in vars(model) if name.endswith("_")] == []
+
+
+def test_eigenpairs_that_are_nearly_verified_bring_a_warning(bk, monkeypatch):
+    def nearly(W, n, **settings):
+        return eigenpairs(W, n, **settings)._replace(converged=False, message="Nearly.")
+
+    expected = labels_of_blobs()
+    let_eigenpairs_be(monkeypatch, nearly)
+    with pytest.warns(ConvergenceWarning, match=r"Nearly\."):
+        model = fit(bk.asarray(BLOBS), bk)
+    np.testing.assert_array_equal(host(bk, model.labels_), expected)

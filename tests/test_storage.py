@@ -4,6 +4,7 @@ import json
 import pickle
 import warnings
 import zipfile
+from functools import cache
 
 import joblib
 import numpy as np
@@ -24,6 +25,11 @@ def fit(X, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return SpecialK(**settings).fit(X)
+
+
+@cache
+def blobs():
+    return fit(BLOBS)
 
 
 def fitted(model):
@@ -88,7 +94,7 @@ def test_parameters_set_with_numpy_come_back_as_numbers(tmp_path):
 
 
 def test_the_file_needs_no_pickle(tmp_path):
-    fit(BLOBS).save(tmp_path / "m.npz")
+    blobs().save(tmp_path / "m.npz")
     with np.load(tmp_path / "m.npz", allow_pickle=False) as file:
         assert all(file[name].dtype != object for name in file.files)
         content = json.loads(str(file["content"]))
@@ -108,7 +114,7 @@ def test_what_cannot_be_saved_is_said_before_a_file_is_touched(tmp_path):
 
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
     path = tmp_path / "m.npz"
-    model = fit(BLOBS)
+    model = blobs()
     model.save(path)
     before = path.read_bytes()
 
@@ -126,7 +132,7 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
 def test_places_that_are_no_file_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "nowhere" / "m.npz"):
         with pytest.raises(OSError, match="must name a file in a folder that exists"):
-            fit(BLOBS).save(path)
+            blobs().save(path)
 
 
 def test_every_damage_is_a_value_error(tmp_path):
@@ -160,7 +166,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
     np.save(tmp_path / "m.npy", BLOBS)
     with pytest.raises(ValueError, match="m.npy is not a model that was saved, or is damaged"):
         SpecialK.load(tmp_path / "m.npy")
-    fit(BLOBS).save(path)
+    blobs().save(path)
     path.write_bytes(path.read_bytes()[:5000])
     with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
         SpecialK.load(path)
@@ -169,7 +175,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
 @pytest.mark.parametrize(("key", "value"), [("format", FORMAT + 1), ("class", "Other")])
 def test_other_formats_and_classes_are_named(tmp_path, key, value):
     path = tmp_path / "m.npz"
-    fit(BLOBS).save(path)
+    blobs().save(path)
     with np.load(path) as file:
         arrays = dict(file)
     content = json.loads(str(arrays["content"])) | {key: value, "version": "9.1"}
@@ -179,7 +185,7 @@ def test_other_formats_and_classes_are_named(tmp_path, key, value):
 
 
 def test_pickle_and_joblib_keep_what_predicts(tmp_path):
-    model = fit(BLOBS)
+    model = blobs()
     joblib.dump(model, tmp_path / "m.joblib")
     for again in (pickle.loads(pickle.dumps(model)), joblib.load(tmp_path / "m.joblib")):
         check_equal(model, again)
@@ -207,7 +213,7 @@ def test_models_of_a_gpu_predict_on_a_cpu(tmp_path, affinity):
 
 
 def test_the_file_is_a_zip_of_arrays(tmp_path):
-    fit(BLOBS).save(tmp_path / "m.npz")
+    blobs().save(tmp_path / "m.npz")
     with zipfile.ZipFile(tmp_path / "m.npz") as file:
         names = {name.removesuffix(".npy") for name in file.namelist()}
     assert {"content", "labels_", "embedding_", "_fit_X", "affinity_matrix_.data"} <= names

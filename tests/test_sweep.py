@@ -306,7 +306,7 @@ def test_the_seed_of_a_k_is_its_own(bk):
 def test_clusters_are_numbered_by_size_and_then_by_first_row(bk):
     module = importlib.import_module("specialk_gpu.selection.sweep")
     labels = np.array([2, 0, 1, 1, 0, 3, 3, 3, 2], dtype=np.int32)
-    found = module.by_size(bk.xp, bk.asarray(labels), 4)
+    found = module.labels_by_size(bk.xp, bk.asarray(labels), 4)
     assert isinstance(found, bk.xp.ndarray)
     assert found.dtype == np.int32
     assert bk.to_numpy(found).tolist() == [1, 2, 3, 3, 2, 0, 0, 0, 1]

@@ -5,7 +5,9 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom
+from sklearn.datasets import make_blobs
 
+from specialk_gpu import SpecialK
 from specialk_gpu.selection import valleys
 from specialk_gpu.selection.null_distribution import local_dimension
 from specialk_gpu.selection.valleys import (
@@ -13,7 +15,7 @@ from specialk_gpu.selection.valleys import (
     SHALLOW,
     Valleys,
     halves,
-    in_windows,
+    rows_in_windows,
     valley_log_p,
 )
 
@@ -39,7 +41,7 @@ def log_p(bk, X, y, pair=(0, 1), deep=NEVER):
 
 def log_p_of(bk, found, pair, nodes, deep=NEVER):
     counts = found.counts(np.array([pair]), nodes)
-    return float(valley_log_p(bk.to_numpy(in_windows(counts)), deep)[0])
+    return float(valley_log_p(bk.to_numpy(rows_in_windows(counts)), deep)[0])
 
 
 def is_bent(bk, X, y, pair=(0, 1)):
@@ -96,10 +98,10 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     counts[0, :, 25:41] = [[5], [2]]  # of 16 bins: 80 rows of the first half, 32 of the second
     counts[0, :, 55:71] = 3  # 48 rows of each
     counts[0, 1, 43:53] = 1
-    p = math.exp(valley_log_p(in_windows(counts), NEVER)[0])
+    p = math.exp(valley_log_p(rows_in_windows(counts), NEVER)[0])
     n_rows = n_beside = 0
     for half in (0, 1):
-        (valley,), (left,), (right,) = valleys._windows(counts[:, half])
+        (valley,), (left,), (right,) = valleys._valley_windows(counts[:, half])
         sides = [counts[0, 1 - half, start : start + 16].sum() for start in (left, right)]
         n_beside += int(min(sides))
         n_rows += int(counts[0, 1 - half, valley : valley + 10].sum())
@@ -111,7 +113,7 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
 def test_a_peak_of_each_half_on_another_side_is_no_valley():
     counts = np.zeros((1, 2, 96))
     counts[0, 0, 20:36] = counts[0, 1, 60:76] = 10
-    assert valley_log_p(in_windows(counts), NEVER)[0] == 0
+    assert valley_log_p(rows_in_windows(counts), NEVER)[0] == 0
 
 
 def test_an_outlier_does_not_split_the_cluster_whose_mean_it_moves(bk):
@@ -212,3 +214,11 @@ def test_the_local_dimension_of_a_ball_is_not_above_its_own(d):
     assert d / 2 < local_dimension(distances, most=9.0) < 1.1 * d
     assert local_dimension(distances) <= 1.5
     assert local_dimension(np.zeros((5, 5))) == 1
+
+
+@pytest.mark.parametrize("scale", [2.0**-830, 2.0**660])
+def test_valleys_do_not_depend_on_the_unit(scale):
+    X, _ = make_blobs(300, centers=np.eye(8)[:3] * 5, random_state=0)  # short: valleys are asked
+    fits = [SpecialK(backend="numpy", random_state=0).fit(x) for x in (X, X * scale)]
+    np.testing.assert_array_equal(fits[0].labels_, fits[1].labels_)
+    np.testing.assert_allclose(*([step.log_p for step in model.path_] for model in fits), rtol=1e-6)

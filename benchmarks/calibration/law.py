@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -133,10 +134,12 @@ def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]
         task = row["task"]
         key = task["family"], task["m"], task.get("graph", False)
         groups.setdefault(key, []).append(row["result"]["gaps"])
+    every_least = _every_least([own for sets in groups.values() for own in sets])
     for _ in range(N_STEPS):
         rise = {name: np.zeros(len(LENGTHS), dtype=bool) for name in laws}
+        least = iter(every_least(laws))
         for sets in groups.values():
-            found = sorted((least_log_p(own, laws) for own in sets), key=lambda one: one[0])
+            found = sorted((next(least) for _ in sets), key=lambda one: one[0])
             for level in LEVELS:
                 allowed = math.ceil(level * len(sets))
                 beyond = [one for log_p, one in found if log_p <= math.log(level)]
@@ -157,3 +160,38 @@ def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]
         name: {"length": list(LENGTHS), "scale": [round(float(x), 3) for x in scale]}
         for name, (_, scale) in laws.items()
     }
+
+
+def _every_least(sets: list[list[dict[str, Any]]]) -> Callable[[Any], Iterator[Any]]:
+    """Return `least_log_p` of all sets at once, as a function of the laws."""
+    flat = [one for own in sets for one in own]
+    fixed = np.array([one["log_p"] for one in flat])
+    names = np.array([law_of(one["law"])[0] if "log_factor" in one else "" for one in flat])
+    rows = {name: np.flatnonzero(names == name) for name in ("rows", "graph")}
+    borders = {
+        name: np.array(
+            [
+                (one["between"], one["within"], one["length"], law_of(one["law"])[1])
+                for one in (flat[i] for i in at)
+            ]
+        ).T
+        for name, at in rows.items()
+    }
+    factors = {name: np.array([flat[i]["log_factor"] for i in at]) for name, at in rows.items()}
+    ends = np.cumsum([len(own) for own in sets])
+
+    def every(laws: Any) -> Iterator[tuple[float, dict[str, Any]]]:
+        log_p = fixed.copy()
+        for name, at in rows.items():
+            *border, wider = borders[name]
+            found = log_p_of(*border, name, wider, laws)
+            log_p[at] = np.minimum(0.0, found + factors[name])
+        for own, end in zip(sets, ends, strict=True):
+            if not own:
+                yield 0.0, {}
+                continue
+            part = log_p[end - len(own) : end]
+            least = int(part.argmin())
+            yield float(part[least]), own[least]
+
+    return every

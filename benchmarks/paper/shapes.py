@@ -13,7 +13,7 @@ from benchmarks.baselines import eigengap, stsc
 from benchmarks.paper.rivals import RIVALS
 from specialk_gpu import SpecialK, decide, eigenpairs, embed, knn_graph, radius_graph, sweep
 from specialk_gpu.datasets import NOISE_LEVELS, SHAPES, make_shape
-from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.knn import normalised_graph
 
 __all__ = ["GRAPHS", "TRUE_K", "figure2", "figure2_tasks", "figure3", "figure3_tasks"]
 
@@ -83,7 +83,7 @@ def _specialk(X: Any, graph: str) -> dict[str, Any]:
         random_state=0,
     ).fit(X)
     without = clone(model).set_params(full_path=False, drop_correlated=CORRELATED).fit(X)
-    laplacian = normalised(affinity(X, graph)) + sparse.identity(X.shape[0], format="csr")
+    laplacian = normalised_graph(affinity(X, graph)) + sparse.identity(X.shape[0], format="csr")
     laplacian = eigenpairs(laplacian, MAX_K + 1, random_state=0)  # the largest, not the negative
     ks, log_p = [step.k for step in model.path_], [step.log_p for step in model.path_]
     return {

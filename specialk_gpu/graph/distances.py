@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype
 
-__all__ = ["Search", "is_integral", "prepare", "reduction"]
+__all__ = ["Search", "is_integral", "distance_bounds", "principal_axes"]
 
 
 class Search(NamedTuple):
@@ -41,22 +41,22 @@ class Search(NamedTuple):
         return self.sq_norms - self.loss
 
 
-def prepare(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None) -> Search:
+def distance_bounds(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None) -> Search:
     r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
 
-    Let c be a centred row, b the same row after rounding, and a = ‖c - b‖. The product of rows i
-    and j is off by at most :math:`a_i ‖c_j‖ + ‖b_i‖ a_j`. Twice this error is at most the sum of
-    :math:`a^2/τ + τ (‖c‖ + a)^2` over both rows, for any τ > 0, so that a row that rounds badly
-    mostly loosens its own bound. A term β‖b‖² is added. In units of half an eps, β consists of the
+    Let u be a centred row, ũ the same row after rounding, and η = ‖u - ũ‖. The product of rows i
+    and j is off by at most :math:`η_i ‖u_j‖ + ‖ũ_i‖ η_j`. Twice this error is at most the sum of
+    :math:`η^2/τ + τ (‖u‖ + η)^2` over both rows, for any τ > 0, so that a row that rounds badly
+    mostly loosens its own bound. A term β‖ũ‖² is added. In units of half an eps, β consists of the
     error of the product, 4 for the centring, 3 for the norms and the last subtraction, and some
     room for second-order terms.
 
-    If orthonormal `axes` (d, r) are given, c is replaced by its coordinates along them and the
+    If orthonormal `axes` (d, r) are given, u is replaced by its coordinates along them and the
     norm of the remainder. This moves no two rows farther apart, so lower bounds stay valid.
     """
     xp = bk.xp
     m, d = X.shape
-    shift = _centre(xp, X)
+    shift = _centre_of_rows(xp, X)
     if is_integral(bk, X):
         shift = xp.rint(shift)
     centred = []  # the largest magnitude in each tile
@@ -91,7 +91,7 @@ def prepare(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None) -> S
     return Search(bk, X, scale, base, sq_norms, loss, floor)
 
 
-def _centre(xp: ModuleType, X: Array) -> Array:
+def _centre_of_rows(xp: ModuleType, X: Array) -> Array:
     """Return a centre (d,) of the rows: their mean, or a median if outliers drag the mean away.
 
     Any finite point gives valid bounds. The nearer it is to most rows, the tighter they are.
@@ -123,7 +123,7 @@ def is_integral(bk: Backend, X: Array) -> bool:
     return away == 0 and largest**2 * X.shape[1] * 16 < 2.0**53
 
 
-def reduction(bk: Backend, X: Array, k: int) -> Array | None:
+def principal_axes(bk: Backend, X: Array, k: int) -> Array | None:
     """Choose principal axes (d, r) for `nearest_by_pairs`, or None if they save no time.
 
     For each r, a sample of rows shows how many other rows would have to be measured. Measuring a
@@ -133,7 +133,7 @@ def reduction(bk: Backend, X: Array, k: int) -> Array | None:
     xp, (m, d) = bk.xp, X.shape
     if d < 48:
         return None
-    shift = _centre(xp, X)
+    shift = _centre_of_rows(xp, X)
     few = X[:: max(1, m // 8192)] - shift
     scale = float(xp.abs(few).max()) or 1.0
     few = (few / scale).astype(np.float32)

@@ -6,7 +6,8 @@ from types import ModuleType
 
 import numpy as np
 
-from specialk_gpu.backend import backend_of, tile_rows
+from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.tiles import tile_rows
 from specialk_gpu.backend.typing import Array
 
 __all__ = ["DuplicateRowsWarning", "duplicate_groups", "first_members"]

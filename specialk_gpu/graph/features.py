@@ -1,14 +1,16 @@
-"""Checks of the feature matrix X, and scaling of its rows to unit length."""
+"""Checks of the feature matrix X, and scaling of it."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.backend.typing import Array
+from specialk_gpu.backend.typing import Array, Backend
 
-__all__ = ["METRICS", "features", "in_metric", "unit_rows"]
+__all__ = ["METRICS", "features", "in_metric", "unit_rows", "within_range"]
 
 METRICS = ("euclidean", "cosine")
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
@@ -86,3 +88,12 @@ def in_metric(X: Array, metric: str) -> Array:
         msg = f"metric must be one of {METRICS}, got {metric!r}."
         raise ValueError(msg)
     return unit_rows(X) if metric == "cosine" else X
+
+
+def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
+    """Divide data of extreme size by a power of two, so that squares stay finite; return both."""
+    largest = float(bk.xp.abs(X).max())  # host waits
+    if largest == 0 or 1e-100 < largest < 1e100:
+        return X, 1.0
+    unit = 2.0 ** min(math.frexp(largest)[1], 1023)
+    return X.astype(np.float64) / unit, unit

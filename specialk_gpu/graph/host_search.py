@@ -111,7 +111,7 @@ def nearest_by_pairs(
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
     if extreme:  # keeps squares of differences within float32
         X, scale = X / scale, 1.0
-    order, cells, near_rows = _cells(base, max(NEAR_ROWS, 4 * k))
+    order, cells, near_rows = _cells_of_rows(base, max(NEAR_ROWS, 4 * k))
     ones = np.ones((m, 1), dtype=np.float32)
     sides = np.concatenate([base, ones, low[:, None]], axis=1)[order]
     limits = np.empty(m)  # of the sorted rows, like `sides`
@@ -169,7 +169,7 @@ def nearest_by_pairs(
     return nearest_of_pairs(given, m, k, rows[near], rows[near], others[near])
 
 
-def _cells(
+def _cells_of_rows(
     base: np.ndarray, n_near: int
 ) -> tuple[np.ndarray, list[slice], Callable[[int], np.ndarray]]:
     """Sort the rows into cells of rows that are near each other.

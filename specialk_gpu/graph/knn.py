@@ -74,7 +74,7 @@ def knn_graph_of(rows: Rows, n_neighbors: int, weights: str = "connectivity") ->
     """Return the graph W_C of rows, as `knn_graph` does."""
     found = rows.neighbors(n_neighbors)
     data = None if weights == "connectivity" else found.distances
-    return normalised(symmetric_graph(backend_of(rows.X), found.indices, data))
+    return normalised_graph(symmetric_graph(backend_of(rows.X), found.indices, data))
 
 
 @on_its_device
@@ -139,17 +139,17 @@ def neighbors_graph(
         if not bk.all_true(xp.isfinite(length) & (length >= 0)):
             msg = "distances must be finite and not negative."
             raise ValueError(msg)
-    return normalised(_symmetrised(bk, m, row, column, length))
+    return normalised_graph(_symmetric_csr(bk, m, row, column, length))
 
 
 def symmetric_graph(bk: Backend, indices: Array, distances: Array | None) -> Sparse:
     """Return (A + Aᵀ)/2 as sorted CSR, given the neighbours `indices` (m, k) of each row."""
     m, k = indices.shape
     data = None if distances is None else distances.ravel()
-    return _symmetrised(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
+    return _symmetric_csr(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
 
 
-def _symmetrised(bk: Backend, m: int, row: Array, column: Array, data: Array | None) -> Sparse:
+def _symmetric_csr(bk: Backend, m: int, row: Array, column: Array, data: Array | None) -> Sparse:
     """Return (A + Aᵀ)/2 as sorted CSR from the entries (p,) of A, which are 1 without `data`."""
     xp = bk.xp
     keys = xp.concatenate([row * m + column, column * m + row])  # each pair once or twice
@@ -165,7 +165,7 @@ def _symmetrised(bk: Backend, m: int, row: Array, column: Array, data: Array | N
         is_first = xp.concatenate([xp.ones(1, dtype=bool), ~same])
         keep = is_first & (data > 0)
         keys, data = keys[keep], data[keep]
-    return _csr(bk, keys, data, m)
+    return _csr_from_keys(bk, keys, data, m)
 
 
 def _sorted_counts(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
@@ -177,7 +177,7 @@ def _sorted_counts(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
     return keys[is_first], counts
 
 
-def _csr(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
+def _csr_from_keys(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
     """Assemble a CSR matrix from sorted `keys`, each of which is row * m + column."""
     xp = bk.xp
     if keys.size > MAX_EDGES:
@@ -191,7 +191,7 @@ def _csr(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
     return bk.sparse.csr_matrix((data, (keys - row * m).astype(np.int32), indptr), shape=(m, m))
 
 
-def normalised(G: Sparse) -> Sparse:
+def normalised_graph(G: Sparse) -> Sparse:
     """Return diag(G1)^-½ G diag(G1)^-½; rows without entries stay empty."""
     bk = backend_of(G)
     xp = bk.xp

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features
-from specialk_gpu.graph.rows import Neighbors, Rows, check_n_neighbors, within_range
-from specialk_gpu.graph.search import search_new
+from specialk_gpu.graph.features import features, within_range
+from specialk_gpu.graph.rows import Neighbors, Rows
+from specialk_gpu.graph.search import search_new_rows
 
 __all__ = ["Neighbors", "nearest_neighbors", "neighbors_among"]
 
@@ -95,7 +96,7 @@ def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> 
     if queries.shape[1] != X.shape[1]:
         msg = f"queries must have as many columns as X ({X.shape[1]}), got {queries.shape[1]}."
         raise ValueError(msg)
-    check_n_neighbors(n_neighbors, m, "the number of rows")
+    n_neighbors = as_integer("n_neighbors", n_neighbors, 1, m, "the number of rows")
     # The scale comes from X alone, so that a large query does not make other distances vanish.
     near_X, unit = within_range(bk, X)
     with np.errstate(over="ignore"):
@@ -108,7 +109,7 @@ def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> 
         for start in range(0, int(chosen.size), max(m, QUERY_ROWS)):
             part = chosen[start : start + max(m, QUERY_ROWS)]
             both, more = within_range(bk, xp.concatenate([base, given[part]]))
-            sq, indices[part], redone = search_new(bk, both, n_neighbors, first=m)
+            sq, indices[part], redone = search_new_rows(bk, both, n_neighbors, first=m)
             with np.errstate(over="ignore"):
                 distances[part] = xp.sqrt(sq) * more * own
             n_redone += redone

@@ -8,9 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specialk_gpu.backend import backend_of, map_tiles, on_its_device
+from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.distances import Search, prepare
+from specialk_gpu.graph.distances import Search, distance_bounds
 from specialk_gpu.graph.features import features, in_metric
 from specialk_gpu.graph.knn import MAX_EDGES
 from specialk_gpu.graph.rows import Rows
@@ -23,7 +24,7 @@ __all__ = [
     "pairs_within",
     "radius_graph",
     "radius_graph_of",
-    "refuse_edges",
+    "refuse_radius_graph",
 ]
 
 
@@ -98,7 +99,7 @@ def radius_graph_of(
     ends = xp.zeros(m + 1, dtype=np.int64)
     ends[1:] = xp.cumsum(count_within(pairs))
     on_host = bk.to_numpy(ends)  # host waits
-    refuse_edges(int(on_host[-1]), bk.free_memory(), radius)
+    refuse_radius_graph(int(on_host[-1]), bk.free_memory(), radius)
     indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
     data = xp.ones(indices.size)
     return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
@@ -113,7 +114,7 @@ def _largest_square(radius: float) -> float:
     return square
 
 
-def refuse_edges(n_edges: int, free: int, radius: float) -> None:
+def refuse_radius_graph(n_edges: int, free: int, radius: float) -> None:
     """Raise MemoryError if a graph of `n_edges` stored entries does not fit."""
     needed = 12 * n_edges
     remedy = (
@@ -153,7 +154,7 @@ def pairs_within(X: Array, sq_radius: float) -> PairsWithin:
     """
     bk = backend_of(X)
     for dtype in bk.product_dtypes():
-        search = prepare(bk, X, dtype)
+        search = distance_bounds(bk, X, dtype)
         limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is farther apart
         if 4 * float(search.loss.mean()) <= 0.05 * limit:
             break  # few pairs will have to be measured
@@ -162,7 +163,7 @@ def pairs_within(X: Array, sq_radius: float) -> PairsWithin:
 
 def count_within(pairs: PairsWithin) -> Array:
     """Count the other rows within the radius of each row: int64 array of shape (m,)."""
-    return _within(pairs, None)
+    return _pairs_in_tile(pairs, None)
 
 
 def list_within(pairs: PairsWithin, ends: np.ndarray) -> Array:
@@ -180,11 +181,11 @@ def list_within(pairs: PairsWithin, ends: np.ndarray) -> Array:
         Row numbers, ascending within each row.
     """
     indices = pairs.search.bk.xp.empty(int(ends[-1]), dtype=np.int32)
-    _within(pairs, (ends, indices))
+    _pairs_in_tile(pairs, (ends, indices))
     return indices
 
 
-def _within(pairs: PairsWithin, out: tuple[np.ndarray, Array] | None) -> Array:
+def _pairs_in_tile(pairs: PairsWithin, out: tuple[np.ndarray, Array] | None) -> Array:
     """Count the rows within the radius of each row, or write their numbers into `out`.
 
     `out` holds the running sums of the counts, on the host, and the indices to fill.

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._progress import logger
 from specialk_gpu._warn import warn
-from specialk_gpu.backend import backend_of, map_tiles
+from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.duplicates import DuplicateRowsWarning, duplicate_groups, first_members
-from specialk_gpu.graph.search import search
+from specialk_gpu.graph.features import within_range
+from specialk_gpu.graph.search import search_neighbors
 
-__all__ = ["Neighbors", "Rows", "check_n_neighbors", "within_range", "without_duplicates"]
+__all__ = ["Neighbors", "Rows", "without_duplicates"]
 
 MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
 
@@ -90,7 +91,8 @@ class Rows:
 
         After a search for more neighbours, these are its first columns.
         """
-        check_n_neighbors(n_neighbors, len(self) - 1, "the number of rows less one")
+        most = len(self) - 1
+        n_neighbors = as_integer("n_neighbors", n_neighbors, 1, most, "the number of rows less one")
         xp, (rows, unit) = backend_of(self.X).xp, self._in_range
         squares, indices, n_redone = rows._nearest(n_neighbors)
         if unit != 1 and int((squares == 0).sum()) > rows._n_equal(n_neighbors):
@@ -106,7 +108,7 @@ class Rows:
         if self._found is None or self._found[0].shape[1] < k:
             bk = backend_of(self.X)
             if self.groups is None:
-                self._found = search(bk, self.X, k)
+                self._found = search_neighbors(bk, self.X, k)
             else:
                 near = self.distinct
                 u = len(near)
@@ -125,25 +127,6 @@ class Rows:
         xp = backend_of(self.X).xp
         sizes = xp.bincount(self.groups[1])
         return int((sizes * xp.minimum(sizes - 1, k)).sum())
-
-
-def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
-    """Divide data of extreme size by a power of two, so that squares stay finite; return both."""
-    largest = float(bk.xp.abs(X).max())  # host waits
-    if largest == 0 or 1e-100 < largest < 1e100:
-        return X, 1.0
-    unit = 2.0 ** min(math.frexp(largest)[1], 1023)
-    return X.astype(np.float64) / unit, unit
-
-
-def check_n_neighbors(n_neighbors: int, most: int, meaning: str) -> None:
-    """Raise an error if `n_neighbors` is no integer from 1 to `most`."""
-    if not isinstance(n_neighbors, Integral):
-        msg = f"n_neighbors must be an integer, got {n_neighbors!r}."
-        raise TypeError(msg)
-    if not 1 <= n_neighbors <= most:
-        msg = f"n_neighbors must lie between 1 and {meaning} ({most}), got {n_neighbors}."
-        raise ValueError(msg)
 
 
 def without_duplicates(rows: Rows, n_neighbors: int) -> tuple[Rows, Array | None]:

@@ -12,35 +12,35 @@ from types import ModuleType
 
 import numpy as np
 
-from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
-from specialk_gpu.graph.distances import Search, is_integral, prepare, reduction
+from specialk_gpu.graph.distances import Search, distance_bounds, is_integral, principal_axes
 from specialk_gpu.graph.host_search import nearest_by_pairs, nearest_by_tree
 
-__all__ = ["search", "search_new"]
+__all__ = ["search_neighbors", "search_new_rows"]
 
 TREE_COLUMNS = 8  # at most; on 60,000 rows a tree wins 4 to 1 on clusters, loses 3 to 2 on a normal
 PAIRS_ROWS = 5000  # from this many rows on, taking every pair once saves time
 
 
-def search(bk: Backend, X: Array, k: int) -> tuple[Array, Array, int]:
+def search_neighbors(bk: Backend, X: Array, k: int) -> tuple[Array, Array, int]:
     """Return squared distances, indices (m, k) and `n_redone`, for rows without duplicates."""
     m, on_host = X.shape[0], bk.name == "numpy"
     if on_host and X.shape[1] <= TREE_COLUMNS:
         sq, indices, doubtful, n_redone = nearest_by_tree(X, k)
         if doubtful.size:
-            _redo(bk, X, doubtful, sq, indices)
+            _search_neighbors_again(bk, X, doubtful, sq, indices)
         return sq, indices, n_redone
     if on_host and m >= PAIRS_ROWS:
-        bounds = prepare(bk, X, "float32", reduction(bk, X, k))
+        bounds = distance_bounds(bk, X, "float32", principal_axes(bk, X, k))
         low = (bounds.sq_norms - 2 * bounds.loss - bounds.floor).astype(np.float32)
         if found := nearest_by_pairs(X, bounds.base, low, bounds.scale, k):
             return *found, 0
     return _search_products(bk, X, k)
 
 
-def search_new(bk: Backend, X: Array, k: int, first: int) -> tuple[Array, Array, int]:
-    """Return what `search` does for the rows from `first` on, among the rows before these."""
+def search_new_rows(bk: Backend, X: Array, k: int, first: int) -> tuple[Array, Array, int]:
+    """Search neighbours for the rows from `first` on, among the rows before these."""
     return _search_products(bk, X, k, first)
 
 
@@ -52,14 +52,18 @@ def _search_products(bk: Backend, X: Array, k: int, first: int = 0) -> tuple[Arr
     doubtful, n_redone = xp.arange(first, m), []
     for dtype in bk.product_dtypes():
         if doubtful.size:
-            doubtful = _propose(prepare(bk, X, dtype), doubtful, n_candidates, out)
+            doubtful = _propose_neighbors(
+                distance_bounds(bk, X, dtype), doubtful, n_candidates, out
+            )
             n_redone.append(int(doubtful.size))
     if doubtful.size:
-        _redo(bk, X, doubtful, *out)
+        _search_neighbors_again(bk, X, doubtful, *out)
     return *out, n_redone[0]
 
 
-def _propose(search: Search, todo: Array, n_candidates: int, out: tuple[Array, Array]) -> Array:
+def _propose_neighbors(
+    search: Search, todo: Array, n_candidates: int, out: tuple[Array, Array]
+) -> Array:
     """Find the neighbours of the rows `todo`, and return the rows that could not be certified.
 
     Results go into `out`, which covers all rows of X or only the last. The last rows have their
@@ -89,12 +93,14 @@ def _propose(search: Search, todo: Array, n_candidates: int, out: tuple[Array, A
     return todo[~certified]  # host waits
 
 
-def _redo(bk: Backend, X: Array, doubtful: Array, out_sq: Array, out_index: Array) -> None:
+def _search_neighbors_again(
+    bk: Backend, X: Array, doubtful: Array, out_sq: Array, out_index: Array
+) -> None:
     """Search the rows `doubtful` again: bound all distances in float64, measure what is left."""
     xp, k = bk.xp, out_sq.shape[1]
     first = X.shape[0] - out_sq.shape[0]
     m = first or X.shape[0]
-    search = prepare(bk, X, "float64")
+    search = distance_bounds(bk, X, "float64")
     exact = is_integral(bk, X)
 
     def run(tile: slice) -> None:

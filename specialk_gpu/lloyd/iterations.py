@@ -12,7 +12,7 @@ import numpy as np
 from specialk_gpu.backend.typing import Array, Backend, Memory
 from specialk_gpu.lloyd.seeding import (
     Points,
-    uploaded,
+    upload_together,
 )
 
 __all__ = ["GAIN", "GIVE_UP", "Found", "Left", "lloyd"]
@@ -76,8 +76,8 @@ def lloyd(
     `goals` holds an inertia to beat for each size. A run too far behind is given up (see GIVE_UP).
     Returns the best clustering of each size that beats its goal, and the inertias of the runs by
     size. `left`, if given, collects the results of all runs by size. `last` is what the backend
-    remembers of the clusterings that the runs start from. For `again`, see `_settle`. Waits for
-    the device once per iteration, and once more if a cluster is empty.
+    remembers of the clusterings that the runs start from. For `again`, see `_settle_runs`. Waits
+    for the device once per iteration, and once more if a cluster is empty.
     """
     bk, xp = points.bk, points.bk.xp
     ks, group = np.unique(sizes, return_inverse=True)  # (P,), (R,)
@@ -92,7 +92,7 @@ def lloyd(
     for i in range(1, int(limit.max()) + 1):
         now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
         if i == 1:
-            total, state = _first_state(bk, total, now.state)
+            total, state = _first_transfer_of_runs(bk, total, now.state)
         else:
             state = bk.to_numpy(now.state)  # host waits, once per iteration
         inertia, n_empty = state[0], sizes[active] - state[2]
@@ -114,7 +114,7 @@ def lloyd(
         stay, stopped = np.flatnonzero(going), np.flatnonzero(~going)
         if stopped.size:
             lists = stay, stopped, active[stopped], [*won.values()], [*won]
-            stay, stopped_here, out, won_here, places = uploaded(bk, *lists)
+            stay, stopped_here, out, won_here, places = upload_together(bk, *lists)
             left_centers[out, : centers.shape[1]] = centers[stopped_here]
             if won:
                 labels[places] = now.labels[won_here]
@@ -124,7 +124,7 @@ def lloyd(
         if not going.any():
             break
         if (emptied := np.flatnonzero(going & (n_empty > 0))).size:
-            _refill(points, now, centers, emptied, sizes[active[emptied]])
+            _refill_empty_clusters(points, now, centers, emptied, sizes[active[emptied]])
         centers, last = now.means, now.last
         if stopped.size:
             active = active[going]
@@ -133,21 +133,21 @@ def lloyd(
     new = np.flatnonzero(winner >= 0)
     none = np.zeros((new.size, 0), dtype=bool)
     found = Found(ks[new], labels, left_centers, none, best[new], n_iter[new], converged[new])
-    found = _settle(points, found, new, winner[new], int(limit.max()), again)
+    found = _settle_runs(points, found, new, winner[new], int(limit.max()), again)
     better = found.inertia < goals[new]
     best[new] = np.minimum(found.inertia, goals[new])
     ends = final_inertias(inertias, group, best, goals)
-    return found if better.all() else _of_sizes(bk, found, np.flatnonzero(better)), ends
+    return found if better.all() else _found_of_sizes(bk, found, np.flatnonzero(better)), ends
 
 
-def _of_sizes(bk: Backend, found: Found, places: np.ndarray) -> Found:
+def _found_of_sizes(bk: Backend, found: Found, places: np.ndarray) -> Found:
     """Return the clusterings at the given `places` only."""
     own = bk.asarray(places)
     on_host = {name: getattr(found, name)[places] for name in ON_HOST}
     return found._replace(labels=found.labels[own], centers=found.centers[own], **on_host)
 
 
-def _first_state(bk: Backend, total: Any, state: Array) -> tuple[float, np.ndarray]:
+def _first_transfer_of_runs(bk: Backend, total: Any, state: Array) -> tuple[float, np.ndarray]:
     """Copy `total` and the `state` (3, R) of the runs to the host in one transfer."""
     both = bk.to_numpy(bk.xp.concatenate([total.reshape(1), state.ravel()]))
     return float(both[0]), both[1:].reshape(state.shape)
@@ -174,7 +174,7 @@ def _is_far_behind(
     return inertia - goals[group] > give_up * np.maximum(gain, 0)
 
 
-def _settle(
+def _settle_runs(
     points: Points,
     found: Found,
     places: np.ndarray,
@@ -191,7 +191,7 @@ def _settle(
     bk, xp, sizes = points.bk, points.bk.xp, found.sizes
     if not sizes.size:
         return found._replace(labels=found.labels[:0], centers=found.centers[:0])
-    places, runs, loose = uploaded(bk, places, runs, ~found.converged)
+    places, runs, loose = upload_together(bk, places, runs, ~found.converged)
     before, centers = found.labels[places], found.centers[runs, : sizes[-1]]
     counts, sums = bk.segment_sum(points.X, before, sizes[-1])
     keep = (loose > 0)[:, None] | (counts == 0)
@@ -216,7 +216,7 @@ def _settle(
     return Found(sizes, labels, centers, used, inertia, n_iter, converged)
 
 
-def _refill(
+def _refill_empty_clusters(
     points: Points, now: _Assignment, centers: Array, runs: np.ndarray, sizes: np.ndarray
 ) -> None:
     """Give each empty cluster of some `runs` the row that is farthest from its own centre.
@@ -255,7 +255,7 @@ def _refill(
                 empty.append(donor)
     if not moved:
         return
-    run, row, c = uploaded(bk, *zip(*moved, strict=True))
+    run, row, c = upload_together(bk, *zip(*moved, strict=True))
     now.labels[run, row] = c
     filled = bk.asarray(np.concatenate([counts[:, :, None], sums], axis=2))
     counts, sums = filled[:, :, 0], filled[:, :, 1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
@@ -20,13 +20,13 @@ from specialk_gpu.lloyd.iterations import GAIN, GIVE_UP, Found, Left, lloyd
 from specialk_gpu.lloyd.seeding import (
     Points,
     distinct,
-    joined,
-    padded,
-    plus_plus,
-    points_of,
+    joined_starts,
+    kmeans_plus_plus,
+    kmeans_points,
+    padded_starts,
     starting_centers,
-    swaps,
-    uploaded,
+    swap_centers,
+    upload_together,
 )
 
 __all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
@@ -193,8 +193,11 @@ def kmeans_batch(
     if len(seeds) != len(ks):
         msg = f"seeds must have one entry for each of {len(ks)} values in ks, got {len(seeds)}."
         raise ValueError(msg)
+    ks = [as_integer("n_clusters", k, 1, X.shape[0], "the number of rows") for k in ks]
+    n_init = as_integer("n_init", n_init, 1 if init is None or not len(init) else 0)
+    max_iter = as_integer("max_iter", max_iter, 1)
     for k in ks:
-        _check_arguments(X, k, n_init, init, max_iter)
+        _check_arguments(X, k, init)
     many = X.shape[0] > MANY * SAMPLE_ROWS and init is None and n_init > 1
     n_small = sum(k <= SAMPLE_CLUSTERS for k in ks)
     if many and 0 < n_small < len(ks):  # only some are searched in a sample
@@ -207,19 +210,21 @@ def kmeans_batch(
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
     X, init, shift, unit = _centred(bk, X, init)
-    points = points_of(bk, X)
+    points = kmeans_points(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     parts = []
     if many:
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
-        sample = points_of(bk, X[bk.asarray(np.sort(sample))])
+        sample = kmeans_points(bk, X[bk.asarray(np.sort(sample))])
         parts.append(_candidates(sample, ks, n_init, rngs, shared_rng, max_iter))
-        parts.append(plus_plus(points, ks, -(-n_init // FAR), rngs))  # a sample has no rare rows
+        parts.append(
+            kmeans_plus_plus(points, ks, -(-n_init // FAR), rngs)
+        )  # a sample has no rare rows
     elif n_init:
         parts.append(starting_centers(points, ks, n_init, rngs, shared_rng))
     if init is not None:
         parts.insert(0, (init, np.repeat(ks, len(init))))
-    starts, sizes = joined(bk, parts)
+    starts, sizes = joined_starts(bk, parts)
     idle_rounds = 1 if many else IDLE_ROUNDS
     give_up = GIVE_UP if init is None else np.inf
     best, inertias = lloyd(points, starts, sizes, max_iter, give_up=give_up)
@@ -227,35 +232,15 @@ def kmeans_batch(
     return _results(points, best, inertias, shift, unit)
 
 
-def _check_arguments(
-    X: Array, n_clusters: int, n_init: int, init: Array | None, max_iter: int
-) -> None:
+def _check_arguments(X: Array, n_clusters: int, init: Array | None) -> None:
     if X.ndim != 2 or X.shape[1] < 1:
         msg = f"X must have rows and columns, got shape {X.shape}."
         raise ValueError(msg)
     if X.dtype.kind not in "biuf":
         msg = f"X must hold real numbers, got {X.dtype}."
         raise ValueError(msg)
-    integers = {"n_clusters": n_clusters, "n_init": n_init, "max_iter": max_iter}
-    for name, value in integers.items():
-        if not isinstance(value, Integral):
-            msg = f"{name} must be an integer, got {value!r}."
-            raise TypeError(msg)
-    if not 1 <= n_clusters <= X.shape[0]:
-        msg = (
-            f"n_clusters must lie between 1 and the number of rows ({X.shape[0]}), "
-            f"got {n_clusters}."
-        )
-        raise ValueError(msg)
-    n_given = 0 if init is None else init.shape[0]
-    if n_init < 0 or n_init + n_given < 1:
-        msg = f"n_init must be at least 1, got {n_init}."
-        raise ValueError(msg)
     if init is not None and tuple(init.shape[1:]) != (n_clusters, X.shape[1]):
         msg = f"init must have shape (r, {n_clusters}, {X.shape[1]}), got {tuple(init.shape)}."
-        raise ValueError(msg)
-    if max_iter < 1:
-        msg = f"max_iter must be at least 1, got {max_iter}."
         raise ValueError(msg)
 
 
@@ -307,7 +292,7 @@ def _candidates(
     batches = list({id(run.centers): run.centers for run in chosen}.values())
     first = dict(zip(map(id, batches), np.cumsum([0, *map(len, batches)]).tolist(), strict=False))
     rows = np.array([first[id(run.centers)] + run.run for run in chosen])
-    starts = padded(sample.bk, batches, ks[-1])[sample.bk.asarray(rows)]
+    starts = padded_starts(sample.bk, batches, ks[-1])[sample.bk.asarray(rows)]
     return starts, np.repeat(ks, n_runs)
 
 
@@ -333,7 +318,7 @@ def _improved(
             own = bk.asarray(chosen)
             centers, labels = centers[own], labels[own]
         greedy, own_rngs = (failed[chosen] % 2 == 0).tolist(), [rngs[p] for p in chosen]
-        swapped, run = swaps(points, centers, sizes[chosen], greedy, n_init, own_rngs)
+        swapped, run = swap_centers(points, centers, sizes[chosen], greedy, n_init, own_rngs)
         last = bk.remember(points.X, labels, centers)
         last = None if last is None else last.of(run)
         own = None if left is None else [left[p] for p in chosen]
@@ -370,7 +355,7 @@ def _results(
         offsets = k * np.arange(n)
         order = np.argsort(~used, axis=1, kind="stable") + offsets[:, None]
         number = used.cumsum(axis=1) - 1
-        order, number, offsets = uploaded(bk, order.ravel(), number.ravel(), offsets)
+        order, number, offsets = upload_together(bk, order.ravel(), number.ravel(), offsets)
         labels = number.astype(np.int32)[labels + offsets[:, None]]
         centers = centers.reshape(n * k, -1)[order].reshape(centers.shape)
     found = []

@@ -18,13 +18,13 @@ from specialk_gpu.backend.typing import Array, Backend
 __all__ = [
     "Points",
     "distinct",
-    "joined",
-    "padded",
-    "plus_plus",
-    "points_of",
+    "joined_starts",
+    "padded_starts",
+    "kmeans_plus_plus",
+    "kmeans_points",
     "starting_centers",
-    "swaps",
-    "uploaded",
+    "swap_centers",
+    "upload_together",
 ]
 
 GROUPS = 48
@@ -47,7 +47,7 @@ class Points(NamedTuple):
     weights: Array | None = None  # (m,), or None for equal weights
 
 
-def points_of(bk: Backend, X: Array, weights: Array | None = None) -> Points:
+def kmeans_points(bk: Backend, X: Array, weights: Array | None = None) -> Points:
     """Return the `Points` of rows X (m, d), which are near the origin."""
     return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), weights)
 
@@ -61,34 +61,38 @@ def starting_centers(
 ) -> tuple[Array, np.ndarray]:
     """Return sets of starting centres (R, max k, d), and their sizes (R,), ascending.
 
-    For each k, `n_init` sets come from `plus_plus`. For few clusters and more than one restart, a
-    third as many come from `plus_plus`, and up to a third from `from_groups`.
+    For each k, `n_init` sets come from `kmeans_plus_plus`. For few clusters and more than one
+    restart, a third as many come from it, and up to a third from `starts_from_groups`.
     """
     few: dict[int, RandomState] = {}
     if n_init > 1 and ks[-1] > 1 and FEW * ks[0] <= GROUPS:
-        groups = _groups(points, group_rng)
+        groups = _seeding_groups(points, group_rng)
         few = {k: r for k, r in zip(ks, rngs, strict=True) if 1 < k <= len(groups.X) // FEW}
     parts = []
     if few:
         few_ks, few_rngs, n_starts = list(few), list(few.values()), -(-n_init // FEWER)
-        parts.append(plus_plus(points, few_ks, n_starts, few_rngs))
+        parts.append(kmeans_plus_plus(points, few_ks, n_starts, few_rngs))
         with one_blas_thread:  # products are small
-            parts.append(from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs))
+            parts.append(
+                starts_from_groups(groups, few_ks, GROUP_TRIALS * n_init, n_starts, few_rngs)
+            )
     rest = {k: r for k, r in zip(ks, rngs, strict=True) if k not in few}
     if rest:
-        parts.append(plus_plus(points, list(rest), n_init, list(rest.values())))
-    return joined(points.bk, parts)
+        parts.append(kmeans_plus_plus(points, list(rest), n_init, list(rest.values())))
+    return joined_starts(points.bk, parts)
 
 
-def joined(bk: Backend, parts: Sequence[tuple[Array, np.ndarray]]) -> tuple[Array, np.ndarray]:
+def joined_starts(
+    bk: Backend, parts: Sequence[tuple[Array, np.ndarray]]
+) -> tuple[Array, np.ndarray]:
     """Join sets of centres (R, k, d), sorted by their sizes (R,)."""
     sizes = np.concatenate([own for _, own in parts])
     order = np.argsort(sizes, kind="stable")
-    whole = padded(bk, [centers for centers, _ in parts], int(sizes.max()))
+    whole = padded_starts(bk, [centers for centers, _ in parts], int(sizes.max()))
     return whole if len(parts) == 1 else whole[bk.asarray(order)], sizes[order]
 
 
-def padded(bk: Backend, batches: Sequence[Array], k: int) -> Array:
+def padded_starts(bk: Backend, batches: Sequence[Array], k: int) -> Array:
     """Join sets of at most k centres (R, k', d), padded with zeros; some may be on the host."""
     ends = np.cumsum([len(centers) for centers in batches]).tolist()
     whole = bk.xp.zeros((ends[-1], k, batches[0].shape[2]))
@@ -97,36 +101,38 @@ def padded(bk: Backend, batches: Sequence[Array], k: int) -> Array:
     return whole
 
 
-def uploaded(bk: Backend, *lists: ArrayLike) -> list[Array]:
+def upload_together(bk: Backend, *lists: ArrayLike) -> list[Array]:
     """Copy lists of integers from the host to the device in one transfer, as int64 arrays."""
     lists = [np.asarray(own, dtype=np.int64) for own in lists]
     whole = bk.asarray(np.concatenate(lists))
     return [whole[own] for own in _slices([own.size for own in lists])]
 
 
-def plus_plus(
+def kmeans_plus_plus(
     points: Points, ks: Sequence[int], n_init: int, rngs: list[RandomState]
 ) -> tuple[Array, np.ndarray]:
     """Draw `n_init` sets of k-means++ centres for each k: (R, max k, d), and their sizes (R,)."""
-    return points.X[_plus_plus(points, ks, n_init, rngs)], np.repeat(ks, n_init)
+    return points.X[_kmeans_plus_plus_batch(points, ks, n_init, rngs)], np.repeat(ks, n_init)
 
 
-def _plus_plus(points: Points, ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> Array:
+def _kmeans_plus_plus_batch(
+    points: Points, ks: Sequence[int], n_init: int, rngs: list[RandomState]
+) -> Array:
     """Draw the rows that are starting centres of `n_init` runs for each k: (R, max k)."""
     bk, xp = points.bk, points.bk.xp
     sizes = np.repeat(ks, n_init)
     chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
-    chosen[:, 0] = _first(points, n_init, rngs)
+    chosen[:, 0] = _first_centers(points, n_init, rngs)
     draws = bk.asarray(_draws(ks, n_init, rngs))
     nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
         place = int(np.searchsorted(sizes, c, side="right"))  # runs from here on have more centres
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
-        chosen[place:, c], nearest = _draw(points, nearest, draws[c - 1, place:])
+        chosen[place:, c], nearest = _draw_centers(points, nearest, draws[c - 1, place:])
     return chosen
 
 
-def _first(points: Points, n_init: int, rngs: list[RandomState]) -> Array:
+def _first_centers(points: Points, n_init: int, rngs: list[RandomState]) -> Array:
     """Draw the first row of `n_init` runs from each of several generators: (R,)."""
     bk, m = points.bk, points.X.shape[0]
     if points.weights is None:
@@ -135,7 +141,7 @@ def _first(points: Points, n_init: int, rngs: list[RandomState]) -> Array:
     return bk.draw_rows(points.weights[None], bk.asarray(draws)[None])[0]
 
 
-def _groups(points: Points, rng: RandomState) -> Points:
+def _seeding_groups(points: Points, rng: RandomState) -> Points:
     """Return the means of at most 48 groups of rows, weighted by their sizes, on the host."""
     bk, xp = points.bk, points.bk.xp
     rows = bk.to_numpy(points.X[bk.asarray(rng.permutation(points.X.shape[0])[:GROUPS])])
@@ -147,10 +153,10 @@ def _groups(points: Points, rng: RandomState) -> Points:
         _, _, centers, counts, _, last, _ = bk.assign(*points[1:4], centers, sizes, last)
     both = bk.to_numpy(xp.concatenate([counts[0][:, None], centers[0]], axis=1))  # host waits
     counts, centers = both[:, 0], both[:, 1:]
-    return points_of(cpu, centers[counts > 0], counts[counts > 0].astype(np.float64))
+    return kmeans_points(cpu, centers[counts > 0], counts[counts > 0].astype(np.float64))
 
 
-def from_groups(
+def starts_from_groups(
     groups: Points,
     ks: Sequence[int],
     n_trials: int,
@@ -163,7 +169,7 @@ def from_groups(
     the centres (R, max k, d), and their sizes (R,). There are so few groups that six trials cost
     less than one restart.
     """
-    chosen = _plus_plus(groups, ks, n_trials, rngs)
+    chosen = _kmeans_plus_plus_batch(groups, ks, n_trials, rngs)
     gram, slots = groups.X @ groups.X.T, np.arange(ks[-1])[:, None]
     parts = []
     for i, k in enumerate(ks):
@@ -178,7 +184,7 @@ def from_groups(
         inertia = (groups.sq_norms + scores.min(axis=1)) @ groups.weights
         centers = share[distinct(inertia, n_starts)] @ groups.X
         parts.append((centers, np.full(len(centers), k)))
-    return joined(cpu, parts)
+    return joined_starts(cpu, parts)
 
 
 def distinct(inertias: np.ndarray, n: int) -> list[int]:
@@ -203,7 +209,7 @@ def _draws(ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> np.ndarra
     return draws.reshape(ks[-1] - 1, len(ks) * n_init, trials[-1])
 
 
-def _draw(points: Points, nearest: Array, draws: Array) -> tuple[Array, Array]:
+def _draw_centers(points: Points, nearest: Array, draws: Array) -> tuple[Array, Array]:
     """Draw one more centre for each run: the best of several rows, drawn by squared distance.
 
     `nearest` (R, m) holds the squared distances to the present centres, and `draws` (R, trials)
@@ -218,7 +224,7 @@ def _draw(points: Points, nearest: Array, draws: Array) -> tuple[Array, Array]:
     return trial[run, best], candidate[run, best]
 
 
-def swaps(
+def swap_centers(
     points: Points,
     centers: Array,
     sizes: np.ndarray,
@@ -243,7 +249,7 @@ def swaps(
     slices = _slices([len(slots) for slots in removed])
     after = np.concatenate([c.start + np.arange(n_init) % (c.stop - c.start) for c in slices])
     owner = np.repeat(np.arange(sizes.size), [len(slots) for slots in removed])
-    after, owner = uploaded(bk, after, owner)
+    after, owner = upload_together(bk, after, owner)
     rows = bk.draw_rows(without[after], bk.asarray(draws))[:, 0]
     to_row = _sq_distances(points, rows)  # (N, m)
     inertia = bk.to_numpy(bk.sums_of_minima(without, to_row, owner, n_init))  # host waits
@@ -259,7 +265,7 @@ def swaps(
         row.append(p * n_init + order % n_init)
     run = np.concatenate(run)
     lists = np.arange(run.size), run, np.concatenate(slot), np.concatenate(row)
-    copy, own, slot, row = uploaded(bk, *lists)
+    copy, own, slot, row = upload_together(bk, *lists)
     swapped = centers[own]
     swapped[copy, slot] = points.X[rows[row]]
     return swapped, run

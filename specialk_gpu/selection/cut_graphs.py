@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.knn import knn_graph_of, normalised, symmetric_graph
+from specialk_gpu.graph.knn import knn_graph_of, normalised_graph, symmetric_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (
@@ -19,7 +19,7 @@ from specialk_gpu.selection.null_distribution import (
     log_p_of,
 )
 from specialk_gpu.selection.valleys import Valleys, halves
-from specialk_gpu.selection.walks import CutGraph, prepare
+from specialk_gpu.selection.walks import CutGraph, prepare_walks
 
 __all__ = ["CutGraphs", "WIDE"]
 
@@ -87,8 +87,8 @@ class CutGraphs:
     def near(self) -> CutGraph:
         """The first graph: the given one, or the graph of 10 neighbours of the distinct rows."""
         if self._W is not None and self._groups is None:
-            return prepare(self._W, twins=self._rows is None)
-        return prepare(knn_graph_of(self._distinct, min(NEAR, len(self._distinct) - 1)))
+            return prepare_walks(self._W, twins=self._rows is None)
+        return prepare_walks(knn_graph_of(self._distinct, min(NEAR, len(self._distinct) - 1)))
 
     @cached_property
     def nearest(self) -> Array:
@@ -97,11 +97,11 @@ class CutGraphs:
 
     @cached_property
     def _halves(self) -> Array:
-        return halves(self._distinct.X)
+        return halves(self._distinct.in_range()[0])
 
     def valleys(self, part: Array, K: int) -> Valleys:
         """Return the valleys between parts. Requires `has_rows`."""
-        return Valleys(self._distinct.X, self._halves, part, K)
+        return Valleys(self._distinct.in_range()[0], self._halves, part, K)
 
     @property
     def n_columns(self) -> int:
@@ -116,7 +116,9 @@ class CutGraphs:
     @cached_property
     def wide(self) -> CutGraph:
         """The second graph: that of 30 neighbours. Requires `has_second`."""
-        return prepare(normalised(symmetric_graph(backend_of(self.nearest), self.nearest, None)))
+        return prepare_walks(
+            normalised_graph(symmetric_graph(backend_of(self.nearest), self.nearest, None))
+        )
 
     @cached_property
     def least_neighbors(self) -> float:
@@ -170,7 +172,9 @@ class CutGraphs:
         across = inside[nearest] != inside[:, None]
         nearer = bk.xp.where(across.any(axis=1), across.argmax(axis=1), nearest.shape[1])
         row = nearer.argmin()[None]
-        near = self._distinct.X[bk.xp.concatenate([row, nearest[row[0]]])].astype(np.float64)
+        near = self._distinct.in_range()[0][bk.xp.concatenate([row, nearest[row[0]]])].astype(
+            np.float64
+        )
         found = bk.to_numpy(bk.xp.concatenate([nearer[row].astype(np.float64), near.ravel()]))
         n_nearer = int(found[0])
         own = found[1:].reshape(near.shape)[: n_nearer + 1]

@@ -39,7 +39,7 @@ from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import (
     decisive_log_p,
 )
-from specialk_gpu.selection.parts import Alone, Parts, lonely, touching_pairs
+from specialk_gpu.selection.parts import Alone, Parts, lonely_nodes, touching_pairs
 
 __all__ = ["Gap", "cut_test"]
 
@@ -98,7 +98,7 @@ def least_gap(graphs: CutGraphs, labels: Array, k: int) -> Gap:
     found: list[tuple[float, Gap]] = []
     alone: dict[int, Alone] = {}
     for node in nodes.tolist():
-        alone |= lonely(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
+        alone |= lonely_nodes(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
     pairs = touching_pairs(parts, nodes)
     # parts of the same cluster may touch in the second graph
     pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]

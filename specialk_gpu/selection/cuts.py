@@ -194,7 +194,7 @@ class Cuts:
         twins = None
         if self._twins is not None:
             twins = xp.concatenate([self._twins[part] for part in rows])
-        order = _order(xp, f, twins)
+        order = _cut_order(xp, f, twins)
         rank = xp.empty(f.size, dtype=np.int32)
         rank[order] = xp.arange(f.size, dtype=np.int32)
         place, start = xp.empty(self._part.size, dtype=np.int32), 0
@@ -207,7 +207,7 @@ class Cuts:
         weight = xp.concatenate([self._edge_weights[group] for group in groups])
         opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
-        return xp.cumsum(opened - closed), _known(xp, f, twins, order)
+        return xp.cumsum(opened - closed), _known_cuts(xp, f, twins, order)
 
     def _profiles(
         self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray
@@ -217,18 +217,18 @@ class Cuts:
         pair, part = np.nonzero(inside)
         counts = self.sizes[part]
         ends = np.cumsum(counts)
-        at, of_pair = _expanded(bk, self._first_row[part], counts, pair)
+        at, of_pair = _expanded_ranges(bk, self._first_row[part], counts, pair)
         nodes = bk.asarray(np.ascontiguousarray(pairs.T))
         own, other = (self._shares[node[of_pair], at] for node in nodes)
         f, twins = other / (own + other), None if self._twins is None else self._twins[at]
-        order = _order(xp, f, twins)
+        order = _cut_order(xp, f, twins)
         order = order[xp.argsort(of_pair[order], kind="stable")]
         rank = xp.empty(f.size, dtype=np.int32)
         rank[order] = xp.arange(f.size, dtype=np.int32)
         shift = np.zeros(inside.shape, dtype=np.int64)  # from a row to its place in a pair
         shift[pair, part] = ends - counts - self._first_row[part]
         pair, group = np.nonzero(edges)
-        at, of_pair = _expanded(bk, self._first_edge[group], self._n_edges[group], pair)
+        at, of_pair = _expanded_ranges(bk, self._first_edge[group], self._n_edges[group], pair)
         shift, weight = bk.asarray(shift.ravel()), self._edge_weights[at]
         sides: list[Array] = []
         for x in self._edges:
@@ -236,7 +236,7 @@ class Cuts:
             sides.append(rank[shift[of_pair * self.K + self._part[row]] + row])
         opened = bk.bin_sums(xp.minimum(*sides), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*sides), weight, f.size)
-        known = _known(xp, f, twins, order)
+        known = _known_cuts(xp, f, twins, order)
         known[bk.asarray(np.cumsum(self.sizes[pairs].sum(axis=1)) - 1)] = False
         return xp.cumsum(opened - closed), known
 
@@ -256,24 +256,24 @@ class Cuts:
         return at + 1 - int(self.sizes[pair[0]]), cuts[at]
 
 
-def _order(xp: ModuleType, f: Array, twins: Array | None) -> Array:
+def _cut_order(xp: ModuleType, f: Array, twins: Array | None) -> Array:
     """Return the order of rows by f, with twins next to each other."""
     return xp.argsort(f) if twins is None else xp.lexsort(xp.stack([twins, f]))
 
 
-def _known(xp: ModuleType, f: Array, twins: Array | None, order: Array) -> Array:
+def _known_cuts(xp: ModuleType, f: Array, twins: Array | None, order: Array) -> Array:
     """Return a mask of the rows, in their order, after which a cut is known; the last is False.
 
     A cut is known if the walks determine the order of the rows on its two sides, or if these rows
     are twins, because the order of twins does not change the weight of the cut.
     """
     known, in_order = xp.zeros(f.size, dtype=bool), f[order]
-    known[:-1] = _clear(f, twins, order)
+    known[:-1] = _clear_cuts(f, twins, order)
     known[:-1] &= (in_order[1:] > CERTAIN) & (in_order[:-1] < 1 - CERTAIN)
     return known
 
 
-def _clear(f: Array, twins: Array | None, order: Array) -> Array:
+def _clear_cuts(f: Array, twins: Array | None, order: Array) -> Array:
     """Return a mask of the rows but the last, in their order: f rises, or the next is a twin."""
     f = f[order]
     clear = f[1:] > f[:-1]
@@ -283,7 +283,7 @@ def _clear(f: Array, twins: Array | None, order: Array) -> Array:
     return clear
 
 
-def _expanded(
+def _expanded_ranges(
     bk: Backend, start: np.ndarray, count: np.ndarray, owner: np.ndarray
 ) -> tuple[Array, Array]:
     """Return start, ..., start + count - 1 for each group, and the group's owner for each entry."""
@@ -303,7 +303,7 @@ def heaviest_cut(A: Sparse, twins: Array | None = None) -> float:
         return 0.0
     tol = 1e-5 if A.shape[0] <= FEW else 1e-4  # a long thread takes long
     twins = twins if twins is None or own is None else twins[own]
-    return _heaviest_along(A, eigenpairs(lazy, 2, tol=tol, random_state=0).vectors, twins)
+    return _heaviest_cut_along(A, eigenpairs(lazy, 2, tol=tol, random_state=0).vectors, twins)
 
 
 def heaviest_cut_if_mixed(A: Sparse) -> float:
@@ -318,7 +318,7 @@ def heaviest_cut_if_mixed(A: Sparse) -> float:
     pairs = quick_pairs(lazy, 2, tol=1e-6)
     if pairs is None or abs(pairs[0][0]) - abs(pairs[0][1]) < MIXED:
         return 0.0
-    return _heaviest_along(A, pairs[1])
+    return _heaviest_cut_along(A, pairs[1])
 
 
 def _largest_component(A: Sparse) -> tuple[Sparse, Sparse, Array | None]:
@@ -335,7 +335,7 @@ def _largest_component(A: Sparse) -> tuple[Sparse, Sparse, Array | None]:
     return A, lazy, own
 
 
-def _heaviest_along(A: Sparse, vectors: Array, twins: Array | None = None) -> float:
+def _heaviest_cut_along(A: Sparse, vectors: Array, twins: Array | None = None) -> float:
     """Return the heaviest cut in the order of the second eigenvector divided by the first."""
     bk, size = backend_of(A), A.shape[0]
     xp = bk.xp
@@ -343,10 +343,10 @@ def _heaviest_along(A: Sparse, vectors: Array, twins: Array | None = None) -> fl
     row = rows_of_entries(A, "similarities")
     once = row < A.indices
     rank = xp.empty(size, dtype=np.int64)
-    order = xp.argsort(f, kind="stable") if twins is None else _order(xp, f, twins)
+    order = xp.argsort(f, kind="stable") if twins is None else _cut_order(xp, f, twins)
     rank[order] = xp.arange(size)
     p, q, weight = rank[row[once]], rank[A.indices[once]], A.data[once]
     opened = bk.bin_sums(xp.minimum(p, q), weight, size)
     closed = bk.bin_sums(xp.maximum(p, q), weight, size)
-    known = _clear(f, twins, order)
+    known = _clear_cuts(f, twins, order)
     return float(xp.where(known, xp.cumsum(opened - closed)[:-1], 0).max())

@@ -9,7 +9,7 @@ from specialk_gpu.backend.typing import Array
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 from specialk_gpu.spectrum.embedding import embed
 
-__all__ = ["COLUMNS", "RESOLUTIONS", "Resolution", "finer", "fragments", "resolutions"]
+__all__ = ["COLUMNS", "RESOLUTIONS", "Resolution", "finer_resolutions", "fragments", "resolutions"]
 
 ROWS_EACH = 12  # smallest mean number of rows of a fragment
 COLUMNS = 50  # columns of D that are used
@@ -64,7 +64,7 @@ def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Reso
     return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]
 
 
-def finer(done: list[Resolution], m: int, found: int) -> list[Resolution]:
+def finer_resolutions(done: list[Resolution], m: int, found: int) -> list[Resolution]:
     """Return a resolution finer than those done, if `found` clusters are too many for them."""
     finest = max(one.n_fragments for one in done)
     most = max(2, m // ROWS_EACH)

@@ -11,7 +11,7 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import decisive_log_p
-from specialk_gpu.selection.parts import Alone, Measured, Parts, lonely, touching_pairs
+from specialk_gpu.selection.parts import Alone, Measured, Parts, lonely_nodes, touching_pairs
 
 __all__ = ["Tree", "merge"]
 
@@ -105,8 +105,8 @@ class Tree(NamedTuple):
         return a, b
 
     def spread(self, group: Array) -> Tree:
-        """Give duplicates of a row (m,) its leaf; `sizes` still count distinct rows only."""
-        return self._replace(leaf=self.leaf[group])
+        """Give duplicates of a row (m,) its leaf; clusters are numbered by all their rows."""
+        return Tree.of(self.leaf[group], self.children.tolist(), self.log_p, self.ratio)
 
     def to_linkage(self) -> np.ndarray:
         """Return the tree in the format of `scipy.cluster.hierarchy.linkage`.
@@ -282,18 +282,18 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
     log_p, ratio = np.full(K, -math.inf), np.zeros(K)
     gaps = _Gaps(parts)
     for node in alive.tolist():
-        gaps.alone |= lonely(parts, node, alive)
+        gaps.alone |= lonely_nodes(parts, node, alive)
     gaps.look({pair for node in alive.tolist() for pair in gaps.strongest(node, alive)}, alive)
     while len(alive) > 1:
         log_p[len(alive) - 1], ratio[len(alive) - 1] = gaps.level(alive)
         fresh, levels = set(), []
-        for a, b in _round(gaps, alive):
+        for a, b in _merging_round(gaps, alive):
             levels.append(alive)
             new = parts.unite(a, b)
             children.append((a, b))
             alive = np.append(alive[(alive != a) & (alive != b)], new)
             if np.isfinite(gaps.log_p[a, b]):
-                gaps.alone |= lonely(parts, new, alive)
+                gaps.alone |= lonely_nodes(parts, new, alive)
             else:  # a is isolated
                 gaps.inherit(b, new)
             fresh |= gaps.strongest(new, alive)
@@ -304,7 +304,7 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
     return Tree(parts.part, *content, parts.cuts.sizes[:K], parts.cuts.first[:K])
 
 
-def _round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
+def _merging_round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
     """Return the pairs to unite, the least separate first.
 
     In a pair with an isolated node, that node comes first.

@@ -16,10 +16,10 @@ from specialk_gpu.selection.null_distribution import (
     least_of_two,
     log_p_of,
 )
-from specialk_gpu.selection.valleys import Valleys, in_windows, valley_log_p
+from specialk_gpu.selection.valleys import Valleys, rows_in_windows, valley_log_p
 from specialk_gpu.selection.walks import connected_parts
 
-__all__ = ["Alone", "Measured", "Parts", "has_shortcuts", "lonely", "touching_pairs"]
+__all__ = ["Alone", "Measured", "Parts", "has_shortcuts", "lonely_nodes", "touching_pairs"]
 
 THIN_WEIGHT = 15  # in the first graph, cuts of a smaller weight are thin: weak evidence
 SHORTCUTS = 2.5  # factor on the scale of the null distribution for shortcut edges
@@ -212,7 +212,7 @@ class Parts:
         valleys_ahead = ahead and self._graphs.has_rows
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
-        found += [in_windows(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
+        found += [rows_in_windows(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
         found = _together(bk, found)
         if ahead and self._wide is not None:
             second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
@@ -231,7 +231,7 @@ class Parts:
         valley = self._valley(pairs, nodes, log_p, length, rows)
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
         first = log_p, thin, valley
-        log_p, law = _better(log_p, law, valley)
+        log_p, law = _better_of_cut_and_valley(log_p, law, valley)
         doubtful = thin | (self._may_be_bent & (law == "valley") & (log_p < LIGHT_LOG_P))
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *first)
 
@@ -258,7 +258,7 @@ class Parts:
             if asked.size:
                 bent = self.valleys.are_bent(pairs[asked], nodes)
                 valley[asked] = np.where(bent, 0.0, valley[asked])
-        log_p, law = _better(cut, law, valley)
+        log_p, law = _better_of_cut_and_valley(cut, law, valley)
         doubtful = np.zeros(len(pairs), dtype=bool)
         kept = first.cut, first.thin, valley
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *kept)
@@ -299,7 +299,7 @@ class Parts:
             deep = length[asked] > np.maximum(SHORT_LENGTH, ROUND_SCALED * spread[asked])
             if rows is None:
                 counts = self.valleys.counts(pairs[asked], nodes)
-                rows = self.cuts.bk.to_numpy(in_windows(counts))
+                rows = self.cuts.bk.to_numpy(rows_in_windows(counts))
             else:
                 rows = rows[:, asked]
             found[asked] = valley_log_p(rows, deep)
@@ -365,7 +365,7 @@ def _together(bk: Backend, arrays: list[Array]) -> list[np.ndarray]:
     return [x.reshape(y.shape) for x, y in zip(np.split(flat, ends), arrays, strict=True)]
 
 
-def _better(
+def _better_of_cut_and_valley(
     log_p: np.ndarray, law: np.ndarray, valley: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log p of the cut and the valley together, and which of the two is smaller."""
@@ -381,7 +381,7 @@ def has_shortcuts(near: np.ndarray, wide: np.ndarray) -> np.ndarray:
     return wide > 2 * near + 6
 
 
-def lonely(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
+def lonely_nodes(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
     """Return the measurements of a node if no edge joins it to others; else an empty dict."""
     if not (others != node).any() or parts.cuts.touching(node, others).size:
         return {}

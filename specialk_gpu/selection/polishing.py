@@ -6,7 +6,7 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.selection.walks import CutGraph, prepare, walk
+from specialk_gpu.selection.walks import CutGraph, prepare_walks, walk
 
 __all__ = ["membership", "polished"]
 
@@ -52,7 +52,7 @@ def polished(
 
 def membership(W: Sparse, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    shares = _walk_or_stay(prepare(W), labels, k)
+    shares = _walk_or_stay(prepare_walks(W), labels, k)
     return shares / shares.sum(axis=1, keepdims=True)
 
 

@@ -22,19 +22,19 @@ from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.fragments import (
     COLUMNS,
     Resolution,
-    finer,
+    finer_resolutions,
     fragments,
     resolutions,
 )
 from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.polishing import polished
-from specialk_gpu.selection.reasons import (
+from specialk_gpu.selection.messages import (
     reason_by_cut,
     warn_of_small_clusters,
     warn_of_the_limit,
     warn_of_the_test,
 )
+from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import walk
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
@@ -141,25 +141,25 @@ def search(
     min_clusters = int(min_clusters)
     most = n_clusters or min(m, max_clusters or m)
     wish = _Wish(log_alpha, n_clusters, min_clusters, most)
-    trees, pairs = _trees(graphs, eigenpairs, wish, seed, clock)
+    trees, pairs = _search_trees(graphs, eigenpairs, wish, seed, clock)
     if n_clusters is None:
         merged, k = _of_most_clusters(graphs, trees, min_clusters, log_alpha)
-        log_p = _decisive(trees)
+        log_p = _searched_log_p(trees)
     else:
-        log_p = _decisive(trees)
+        log_p = _searched_log_p(trees)
         k = min(n_clusters, len(log_p))
         merged = _first_clear(trees, k, log_alpha)
     is_tested = n_clusters is None and k > min_clusters
     with backend_of(merged.leaf).narrow_block():
         least = min_clusters if is_tested else k
-        tree, membership, gaps = _polish(graphs, merged, k, least, log_alpha)
+        tree, membership, gaps = _polish_found_clusters(graphs, merged, k, least, log_alpha)
         for gap in gaps:  # after polishing, these levels have no clear gaps
             log_p[k - 1] = max(log_p[k - 1], gap)
             k -= 1
         limit_reached = n_clusters is None and min_clusters < most < k
         if k > most:
             k = most
-            tree, membership, _ = _polish(graphs, merged, k, k, log_alpha)
+            tree, membership, _ = _polish_found_clusters(graphs, merged, k, k, log_alpha)
     log_p[k - 1] = min(log_p[k - 1], tree.log_p[k - 1])
     log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
     log_p[k:] = np.maximum.accumulate(log_p[k:])
@@ -175,7 +175,9 @@ def search(
     levels = [k] if n_clusters else range(min(min_clusters, k), min(last, most) + 1)
     path = SelectionPath(
         (
-            _step(tree, log_p, level, k, wish, limit_reached=limit_reached, powerless=powerless)
+            _searched_candidate(
+                tree, log_p, level, k, wish, limit_reached=limit_reached, powerless=powerless
+            )
             for level in levels
         ),
         "cut",
@@ -188,10 +190,12 @@ def merged_trees(
 ) -> list[Tree]:
     """Return the trees that a search for clusters at this `alpha` uses."""
     wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct)
-    return _trees(graphs, eigenpairs, wish, seed, Clock(backend_of(graphs.one_part()), {}))[0]
+    return _search_trees(graphs, eigenpairs, wish, seed, Clock(backend_of(graphs.one_part()), {}))[
+        0
+    ]
 
 
-def _trees(
+def _search_trees(
     graphs: CutGraphs,
     eigenpairs: Callable[[int], Eigenpairs],
     wish: _Wish,
@@ -209,15 +213,20 @@ def _trees(
         n = max(one.n_fragments if one.signed else COLUMNS for one in wanted)
         pairs = eigenpairs(n)
         vectors = graphs.distinct(pairs.vectors)
-        bk, cut = backend_of(vectors), partial(_fragments, graphs, pairs.values, vectors, seed)
+        bk, cut = (
+            backend_of(vectors),
+            partial(_search_fragments, graphs, pairs.values, vectors, seed),
+        )
         parts = _side_by_side(bk, cut, wanted, m)
         clock.stop("fragments", ", ".join(str(k) for _, k in parts))
-        new = _side_by_side(bk, partial(_merged, graphs), parts, m)
+        new = _side_by_side(bk, partial(_search_tree, graphs), parts, m)
         passed = [int(np.flatnonzero(tree.log_p <= wish.log_alpha).max()) + 1 for tree in new]
         clock.stop("merging", f"{', '.join(map(str, passed))} clusters pass")
         trees += new
-        found = int(np.flatnonzero(_decisive(trees) <= wish.log_alpha).max()) + 1
-        wanted = finer(wanted, m, min(found, wish.most)) if wish.n_clusters is None else []
+        found = int(np.flatnonzero(_searched_log_p(trees) <= wish.log_alpha).max()) + 1
+        wanted = (
+            finer_resolutions(wanted, m, min(found, wish.most)) if wish.n_clusters is None else []
+        )
     return trees, pairs
 
 
@@ -229,7 +238,7 @@ def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: list[T], m: i
         return [function(one) for one in all_of]
 
 
-def _fragments(
+def _search_fragments(
     graphs: CutGraphs, values: Array, vectors: Array, seed: int, wanted: Resolution
 ) -> tuple[Array, int]:
     """Make fragments at one resolution; their borders move to where the graph is thin."""
@@ -237,13 +246,13 @@ def _fragments(
     return polished(graphs.near, fragment, k, rounds=1)[0], k
 
 
-def _merged(graphs: CutGraphs, found: tuple[Array, int]) -> Tree:
+def _search_tree(graphs: CutGraphs, found: tuple[Array, int]) -> Tree:
     """Merge fragments, and return the tree."""
     fragment, k = found
     return merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part())
 
 
-def _decisive(trees: list[Tree]) -> np.ndarray:
+def _searched_log_p(trees: list[Tree]) -> np.ndarray:
     """Return the least log p over all trees and all k′ ≥ k, for k = 1, 2, ..."""
     log_p = np.zeros(max(tree.n_leaves for tree in trees))
     for tree in trees:
@@ -260,7 +269,7 @@ def _of_most_clusters(
     The p of jumps that do not count (see `jumps`) is changed in the trees.
     """
     while True:
-        log_p = _decisive(trees)
+        log_p = _searched_log_p(trees)
         k = min(max(int(np.flatnonzero(log_p <= log_alpha).max()) + 1, least), len(log_p))
         tree = _of_least_p(trees, k)
         if k <= least or k == 1:
@@ -285,7 +294,7 @@ def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
     return next((tree for tree in able if tree.log_p[k - 1] <= log_alpha), able[0])
 
 
-def _polish(
+def _polish_found_clusters(
     graphs: CutGraphs, tree: Tree, k: int, least: int, log_alpha: float
 ) -> tuple[Tree, Array, list[float]]:
     """Polish the k clusters of a tree; merge, down to `least`, while a gap is no longer clear.
@@ -335,7 +344,7 @@ def _polish(
     return tree, graphs.spread(shares)[:, bk.asarray(column)], gaps
 
 
-def _step(
+def _searched_candidate(
     tree: Tree,
     log_p: np.ndarray,
     level: int,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from numbers import Integral
 from types import ModuleType
 from typing import NamedTuple
 
@@ -13,12 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._progress import logger
 from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
-from specialk_gpu.selection.reasons import (
+from specialk_gpu.selection.messages import (
     reason_by_bound,
     warn_of_few_columns,
     warn_of_small_clusters,
@@ -26,7 +26,7 @@ from specialk_gpu.selection.reasons import (
 )
 from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
 
-__all__ = ["STOPPING", "Sweep", "by_size", "decide", "sweep"]
+__all__ = ["STOPPING", "Sweep", "labels_by_size", "decide", "sweep"]
 
 
 STOPPING = ("first", "watershed")
@@ -68,7 +68,7 @@ def decide(
     log_p : sequence of float
         Natural logarithms of the bounds, one for each k.
     alpha : float
-        Level of the test.
+        Significance level.
     stopping : {"first", "watershed"}
         "first" is [HD19, Alg. 1]: the k before the first one whose bound exceeds `alpha`.
         "watershed" makes a rule of the paper's closing remark: the last k before the largest drop
@@ -135,7 +135,7 @@ def sweep(
     D : array-like of shape (m, n)
         An embedding, or any data whose columns are comparable.
     alpha : float
-        Level of the test, in (0, 1).
+        Significance level, in (0, 1).
     n_clusters : int, optional
         Cluster for this k only and skip the decision.
     min_clusters, max_clusters : int
@@ -175,12 +175,16 @@ def sweep(
     """
     bk = backend_of(D)
     D = bk.asarray(D)
-    counts = {"n_pairs": n_pairs, "n_kmeans_components": n_kmeans_components, "n_init": n_init}
-    counts |= {"n_clusters": n_clusters, "min_clusters": min_clusters, "max_clusters": max_clusters}
-    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping, counts)
+    n_pairs, n_clusters = (
+        _checked_count("n_pairs", n_pairs),
+        _checked_count("n_clusters", n_clusters),
+    )
+    n_kmeans_components = _checked_count("n_kmeans_components", n_kmeans_components)
+    n_init = as_integer("n_init", n_init, 1)
+    min_clusters = as_integer("min_clusters", min_clusters, 1)
+    max_clusters = as_integer("max_clusters", max_clusters, 1)
+    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping)
     m, n = D.shape
-    n_clusters = None if n_clusters is None else int(n_clusters)  # may be a NumPy integer
-    min_clusters, max_clusters = int(min_clusters), int(max_clusters)
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
     first = n_clusters or min_clusters
@@ -190,17 +194,17 @@ def sweep(
     if powerless and first < last:
         warn_of_few_columns(m, n, alpha)
     to_the_end = full_path or stopping == "watershed"
-    window = _window(bk, m, n_init, last - first + 1 if to_the_end else 1)
+    window = _sweep_window(bk, m, n_init, last - first + 1 if to_the_end else 1)
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
     # each k has its own seed, in every window; the first seed is that of the sample
     seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
     columns = _largest_columns(bk, D, n_kmeans_components)
     steps: list[Candidate] = []
-    tries = _tries(D, columns, windows, seeds, n_init, n_pairs, timings)
+    tries = _sweep_ks(D, columns, windows, seeds, n_init, n_pairs, timings)
     for k, found, labels, bound in tries:
         warn_of_shortcomings(found, k)
         n_found = int(found.centers.shape[0])
-        step = _bounded(k, found, labels, bound)
+        step = _candidate_of_sweep(k, found, labels, bound)
         log_p = step.log_p
         accepted = log_p <= log_alpha or k == first
         if k > first and log_p <= log_alpha:
@@ -211,10 +215,10 @@ def sweep(
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # larger k of this window are not used
-    return _conclude(steps, alpha, stopping, n_clusters, min(max_clusters, m), timings)
+    return _conclude_sweep(steps, alpha, stopping, n_clusters, min(max_clusters, m), timings)
 
 
-def _bounded(
+def _candidate_of_sweep(
     k: int, found: KMeans, labels: Array, bound: tuple[float, tuple[int, int] | None]
 ) -> Candidate:
     """Return the row of the path for k, with its bound but without the decision."""
@@ -228,6 +232,11 @@ def _bounded(
     return step
 
 
+def _checked_count(name: str, value: int | None) -> int | None:
+    """Return a checked count, or None."""
+    return None if value is None else as_integer(name, value, 1)
+
+
 def _check_arguments(
     D: Array,
     alpha: float,
@@ -235,18 +244,10 @@ def _check_arguments(
     min_clusters: int,
     max_clusters: int,
     stopping: str,
-    counts: dict[str, int | None],
 ) -> None:
     if D.ndim != 2 or 0 in D.shape:
         msg = f"D must have rows and columns, got shape {D.shape}."
         raise ValueError(msg)
-    for name, value in counts.items():
-        if value is not None and not isinstance(value, Integral):
-            msg = f"{name} must be an integer, got {value!r}."
-            raise TypeError(msg)
-        if value is not None and value < 1:
-            msg = f"{name} must be at least 1, got {value}."
-            raise ValueError(msg)
     if D.dtype.kind not in "biuf":
         msg = f"D must hold real numbers, got {D.dtype}."
         raise TypeError(msg)
@@ -286,13 +287,13 @@ def _largest_columns(bk: Backend, D: Array, n_columns: int | None) -> Array:
     return D[:, chosen].astype(np.float64)
 
 
-def _window(bk: Backend, m: int, n_init: int, n_wanted: int) -> int:
+def _sweep_window(bk: Backend, m: int, n_init: int, n_wanted: int) -> int:
     """Return how many k to try at once: the backend's number or `n_wanted`, if memory allows."""
     fitting = min(bk.free_memory() // 2, bk.sweep_bytes) // (RUN_BYTES * m * max(n_init, 1))
     return max(1, min(max(bk.sweep_window, n_wanted), fitting))
 
 
-def _tries(
+def _sweep_ks(
     D: Array,
     columns: Array,
     windows: Iterable[range],
@@ -308,7 +309,7 @@ def _tries(
         own = {"seeds": [seeds[k] for k in ks], "sample_seed": seeds[0]}
         tried = kmeans_batch(columns, ks, **own, n_init=n_init)
         sizes = [int(found.centers.shape[0]) for found in tried]
-        labels = by_size(bk.xp, bk.xp.stack([found.labels for found in tried]), max(sizes))
+        labels = labels_by_size(bk.xp, bk.xp.stack([found.labels for found in tried]), max(sizes))
         bk.synchronize()
         timings["kmeans"] += time.perf_counter() - clock
         clock = time.perf_counter()
@@ -317,7 +318,7 @@ def _tries(
         yield from zip(ks, tried, labels, bounds, strict=True)
 
 
-def by_size(xp: ModuleType, labels: Array, k: int) -> Array:
+def labels_by_size(xp: ModuleType, labels: Array, k: int) -> Array:
     """Renumber the clusters by decreasing size; ties by first row, empty clusters last.
 
     `labels` has shape (m,), or (P, m) for several clusterings of at most k clusters each.
@@ -338,7 +339,7 @@ def by_size(xp: ModuleType, labels: Array, k: int) -> Array:
     return rank[labels].reshape(given.shape)
 
 
-def _conclude(
+def _conclude_sweep(
     steps: list[Candidate],
     alpha: float,
     stopping: str,

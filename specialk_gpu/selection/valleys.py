@@ -33,7 +33,7 @@ from scipy.special import bdtr
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["Valleys", "halves", "in_windows", "valley_log_p"]
+__all__ = ["Valleys", "halves", "rows_in_windows", "valley_log_p"]
 
 BINS = 32  # bins along the line from one mean to the other; as many beyond each mean
 VALLEY, SIDE = 10, 16  # widths in bins of the window in the middle, and of those on its sides
@@ -167,7 +167,7 @@ class Valleys:
             key = xp.where(inside, pair * 3 * BINS + place, n_bins)
             counts = bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
             group = xp.full(key.size, -1)
-            starts = _windows(counts.reshape(len(own), -1))
+            starts = _valley_windows(counts.reshape(len(own), -1))
             for i, (start, width) in enumerate(zip(starts, (VALLEY, SIDE, SIDE), strict=True)):
                 within = inside & (place >= start[pair]) & (place < start[pair] + width)
                 group = xp.where(within, i, group)
@@ -290,7 +290,7 @@ def _covariance(Y: np.ndarray) -> np.ndarray:
     return Y.T @ Y / len(Y)
 
 
-def in_windows(counts: Array) -> Array:
+def rows_in_windows(counts: Array) -> Array:
     """Count the rows in valleys and beside them: rows of one half in the windows of the other.
 
     Parameters
@@ -308,7 +308,9 @@ def in_windows(counts: Array) -> Array:
     for half in (0, 1):
         below = _sums_below(counts[:, 1 - half])
         inside = []
-        for start, width in zip(_windows(counts[:, half]), (VALLEY, SIDE, SIDE), strict=True):
+        for start, width in zip(
+            _valley_windows(counts[:, half]), (VALLEY, SIDE, SIDE), strict=True
+        ):
             ends = xp.take_along_axis(below, xp.stack([start, start + width], axis=1), axis=1)
             inside.append(ends[:, 1] - ends[:, 0])
         found[0] += inside[0]
@@ -322,7 +324,7 @@ def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     rows : float64 array of shape (2, p), on the host
-        The result of `in_windows`.
+        The result of `rows_in_windows`.
     deep : bool array of shape (p,)
         Whether the valley must be deeper than that of a bent cluster.
 
@@ -338,13 +340,13 @@ def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:
     return np.log(np.clip(p, LEAST_P, 1.0))
 
 
-def _windows(counts: Array) -> tuple[Array, Array, Array]:
+def _valley_windows(counts: Array) -> tuple[Array, Array, Array]:
     """Return the first bins (p,) of the valley and of the windows on its left and right.
 
     `counts` has shape (p, 3 BINS). The whole valley lies between the two means.
     """
     xp = backend_of(counts).xp
-    valley, side = _in_window(counts, VALLEY), _in_window(counts, SIDE)
+    valley, side = _rows_in_window(counts, VALLEY), _rows_in_window(counts, SIDE)
     start, place = xp.arange(BINS, 2 * BINS - VALLEY + 1), xp.arange(side.shape[1])
     before = place <= start[:, None] - SIDE
     after = place >= start[:, None] + VALLEY
@@ -358,7 +360,7 @@ def _windows(counts: Array) -> tuple[Array, Array, Array]:
     return start, before, after
 
 
-def _in_window(counts: Array, width: int) -> Array:
+def _rows_in_window(counts: Array, width: int) -> Array:
     """Return the counts in windows of a width by their first bin, averaged over nearby windows."""
     xp = backend_of(counts).xp
     below = _sums_below(counts)

@@ -9,10 +9,10 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.knn import normalised
+from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.graph.precomputed import rows_of_entries
 
-__all__ = ["CutGraph", "connected_parts", "prepare", "walk"]
+__all__ = ["CutGraph", "connected_parts", "prepare_walks", "walk"]
 
 N_STEPS = 10  # steps of a lazy walk; each one stays on its row with probability one half
 PIECE = 0.1  # a component with at least this share of its cluster is a part of its own
@@ -52,7 +52,7 @@ class CutGraph(NamedTuple):
     twins: Array | None = None
 
 
-def prepare(W: Sparse, *, twins: bool = False) -> CutGraph:
+def prepare_walks(W: Sparse, *, twins: bool = False) -> CutGraph:
     """Prepare a symmetric csr_matrix (m, m) of similarities for cuts; the diagonal is ignored.
 
     With `twins`, rows with the same neighbours are looked for. This is meant for given graphs,
@@ -68,7 +68,7 @@ def prepare(W: Sparse, *, twins: bool = False) -> CutGraph:
         content = W.data[other], (row[other], W.indices[other])
         W = bk.sparse.csr_matrix(content, shape=W.shape)
         row = row[other]
-    S = normalised(W)
+    S = normalised_graph(W)
     # multiples of 2^-31: sums of up to 2^22 of them are exact in any order, as atomics require
     S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
     degree = bk.bin_sums(row, S.data, S.shape[0])
@@ -83,10 +83,12 @@ def prepare(W: Sparse, *, twins: bool = False) -> CutGraph:
         steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
     edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return CutGraph(S, steps, order, place, row, *edges, _twins(bk, S, row) if twins else None)
+    return CutGraph(
+        S, steps, order, place, row, *edges, _twins_of_graph(bk, S, row) if twins else None
+    )
 
 
-def _twins(bk: Backend, S: Sparse, row: Array) -> Array | None:
+def _twins_of_graph(bk: Backend, S: Sparse, row: Array) -> Array | None:
     """Return a number for each row that its twins share, or None if few rows have twins.
 
     Twins have the same neighbours, not counting each other, as the rows of a clique do. Neighbours

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array
 
@@ -27,7 +28,7 @@ __all__ = [
     "ClusterStats",
     "attainable_log_p",
     "cluster_stats",
-    "exponents",
+    "bound_exponents",
     "largest_bounds",
     "zz_top",
     "zz_top_pairs",
@@ -124,8 +125,15 @@ def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Ar
             f"labels must have shape ({D.shape[0]},) for D of shape {D.shape}, got {labels.shape}."
         )
         raise ValueError(msg)
+    for name, x, kinds, what in (
+        ("D", D, "biuf", "real numbers"),
+        ("labels", labels, "iu", "integers"),
+    ):
+        if x.dtype.kind not in kinds:
+            msg = f"{name} must hold {what}, got dtype {x.dtype}."
+            raise TypeError(msg)
     low, high = bk.to_numpy(xp.stack([labels.min(), labels.max()])).tolist()  # a sync
-    k = high + 1 if n_clusters is None else n_clusters
+    k = high + 1 if n_clusters is None else as_integer("n_clusters", n_clusters, 1)
     if low < 0 or high >= k:
         msg = f"labels must lie in 0, ..., {k - 1}, got {low}, ..., {high}."
         raise ValueError(msg)
@@ -148,11 +156,11 @@ def zz_top_pairs(stats: ClusterStats) -> Array:
     k = stats.sums.shape[0]
     log_p = xp.zeros((k, k))
     a, b = xp.triu_indices(k, 1)
-    log_p[a, b] = log_p[b, a] = _of_pairs(_log_bound, stats, a, b)
+    log_p[a, b] = log_p[b, a] = _map_pairs_of_clusters(_log_bound, stats, a, b)
     return log_p
 
 
-def _of_pairs(
+def _map_pairs_of_clusters(
     function: Callable[[ClusterStats, Array, Array], Array], stats: ClusterStats, a: Array, b: Array
 ) -> Array:
     """Return function(stats, a, b), of shape (p,), for pairs (a, b) of clusters, in chunks."""
@@ -164,7 +172,7 @@ def _of_pairs(
     return out
 
 
-def _cut(stats: ClusterStats, a: Array, b: Array) -> Array:
+def _cut_of_pairs(stats: ClusterStats, a: Array, b: Array) -> Array:
     """Return the weights of the cuts between a few pairs of clusters."""
     products = (stats.sums[a] * stats.sums[b]).sum(axis=1)
     return products * (1 / stats.counts[a] + 1 / stats.counts[b])
@@ -174,10 +182,10 @@ def _log_bound(stats: ClusterStats, a: Array, b: Array) -> Array:
     """Return log p for a few pairs of clusters."""
     xp = backend_of(stats.sums).xp
     N = stats.counts[a] + stats.counts[b]
-    return xp.minimum(xp.log(N) - exponents(stats, a, b), 0)
+    return xp.minimum(xp.log(N) - bound_exponents(stats, a, b), 0)
 
 
-def exponents(stats: ClusterStats, a: Array, b: Array) -> Array:
+def bound_exponents(stats: ClusterStats, a: Array, b: Array) -> Array:
     """Return the exponents of the bound, of shape (p,), for a few pairs (a, b) of clusters."""
     xp = backend_of(stats.sums).xp
     N_a, N_b = stats.counts[a], stats.counts[b]
@@ -222,9 +230,9 @@ def largest_bounds(
     pairs = [np.stack(np.triu_indices(k, 1)) for k in ks]  # (2, p) for each labelling
     places = np.concatenate([pair + r * max(ks) for r, pair in enumerate(pairs)], axis=1)
     a, b = bk.asarray(places)
-    found = [_of_pairs(_log_bound, flat, a, b)]
+    found = [_map_pairs_of_clusters(_log_bound, flat, a, b)]
     if n_pairs is not None:
-        found.append(_of_pairs(_cut, flat, a, b))
+        found.append(_map_pairs_of_clusters(_cut_of_pairs, flat, a, b))
     found = bk.to_numpy(bk.xp.stack(found))  # the one sync
     ends = np.cumsum([pair.shape[1] for pair in pairs])[:-1]
     largest: list[tuple[float, tuple[int, int] | None]] = []

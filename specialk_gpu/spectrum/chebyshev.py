@@ -6,13 +6,13 @@ repeats until the leading vectors have converged. There is no QR decomposition, 
 no arithmetic beyond the projected problem.
 
 The filter runs in float32 even for float64 matrices. It is applied to the residuals alone, so its
-rounding errors shrink with them. With Av = θv + r, Â = (A - centre)/half and
-x = (θ - centre)/half,
+rounding errors shrink with them. With Wv = θv + ρ, Ŵ = (W - centre)/half and
+ξ = (θ - centre)/half,
 
-    T_d(Â)v = T_d(x)v + w_d,   w_0 = 0,   w_1 = r/half,
-    w_(j+1) = 2Âw_j - w_(j-1) + 2T_j(x)r/half.
+    T_q(Ŵ)v = T_q(ξ)v + w_q,   w_0 = 0,   w_1 = ρ/half,
+    w_(j+1) = 2Ŵw_j - w_(j-1) + 2T_j(ξ)ρ/half.
 
-It runs in float64 if the interval is so narrow that float32 rounds Â too coarsely, or if a round
+It runs in float64 if the interval is so narrow that float32 rounds Ŵ too coarsely, or if a round
 has made no progress.
 """
 
@@ -26,7 +26,7 @@ from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._progress import report_progress
-from specialk_gpu.backend import map_tiles
+from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
     DRIFT,
@@ -34,11 +34,11 @@ from specialk_gpu.spectrum.filter import (
     NARROW,
     apply_filter,
     filter_degree,
-    interval_of,
+    filter_interval,
 )
-from specialk_gpu.spectrum.orthonormal import finish, orthonormalise, wide_panels
+from specialk_gpu.spectrum.orthonormal import finish_orthonormal, orthonormalise, wide_panels
 
-__all__ = ["chebyshev", "find_missed", "product"]
+__all__ = ["chebyshev", "find_missed", "guard_size", "product", "refuse_block"]
 
 ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
@@ -109,16 +109,16 @@ def chebyshev(
     locked: it no longer changes. `known` pairs, fewer than n, are locked from the start.
     """
     xp, m, dtype = bk.xp, A.shape[0], np.dtype(A.dtype)
-    n_guard = max(16, math.ceil(0.15 * n))
+    refuse_block(bk, m, n, dtype.itemsize)
+    n_guard = guard_size(n)
     n_block = min(m, n + n_guard)
-    _refuse_block(bk, m, n, n_block, dtype)
     single = bk.as_float32(A)
-    low, scale, cut = _spectrum(bk, single, n_block, rng)
+    low, scale, cut = _estimated_spectrum(bk, single, n_block, rng)
     locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
     n_locked = locked.shape[1]
     V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
     V -= locked @ (locked.T @ V)
-    theta, cut = _magnitudes(n_block, scale, cut, known)
+    theta, cut = _known_magnitudes(n_block, scale, cut, known)
     worst, stuck = 1.0, False  # the largest residual of open pairs, and of locked ones:
     loosest = max(np.finfo(dtype).eps, 0.0 if known is None else known.residual)
     for i in range(max_iter):
@@ -126,7 +126,7 @@ def chebyshev(
         # A round gets stuck on a cluster of eigenvalues wider than the block, or on rounding at a
         # high degree. The next one cuts clearly below, adds A times the block, and widens it.
         edge = 0.98 * abs(float(theta[n - 1])) if stuck else cut
-        interval = interval_of(max(low, -edge), edge, scale)
+        interval = filter_interval(max(low, -edge), edge, scale)
         bearable = GROWTH[dtype.name], min(1.2 * GROWTH[dtype.name], 2 * math.log(DRIFT / loosest))
         degree = filter_degree(
             interval, scale, theta[n_locked], theta[n - 1], worst / tol, bearable
@@ -138,7 +138,7 @@ def chebyshev(
         residuals = None
         gram, replaced = orthonormalise(bk, V, locked, rng)
         if stuck:
-            V = _expanded(bk, A, V, gram, locked, rng, foreseen=replaced)
+            V = _expanded_block(bk, A, V, gram, locked, rng, foreseen=replaced)
             gram = V.T @ V
         values, norms, residuals = _rayleigh_ritz(bk, A, V, gram)
         if stuck:
@@ -171,7 +171,7 @@ def chebyshev(
     return bk.asarray(theta[:n].astype(dtype)), V, failure
 
 
-def _magnitudes(
+def _known_magnitudes(
     n_block: int, scale: float, cut: float, known: Known | None
 ) -> tuple[np.ndarray, float]:
     """Return the eigenvalues (n_block,), as far as they are known or bounded, and the cut."""
@@ -191,13 +191,15 @@ def _cut_below(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, cut: 
     return float(abs(theta[n + settled[-1]])) if settled.size else cut
 
 
-def _refuse_block(bk: Backend, m: int, n: int, n_block: int, dtype: np.dtype) -> None:
-    """Raise MemoryError, before any is allocated, if the blocks of vectors do not fit.
+def refuse_block(bk: Backend, m: int, n: int, itemsize: int = 8) -> None:
+    """Raise MemoryError, before any is allocated, if n eigenvectors of m rows do not fit.
 
-    The peak is three blocks and their residuals in float32; a filter takes three panels more.
+    The peak is three blocks of n and the guard vectors, and their residuals in float32; a filter
+    takes three panels more.
     """
+    n_block = min(m, n + guard_size(n))
     panel = min(n_block, bk.panel_width)
-    needed = m * (n_block * (3 * dtype.itemsize + 4) + 3 * panel * dtype.itemsize)
+    needed = m * (n_block * (3 * itemsize + 4) + 3 * panel * itemsize)
     free = bk.free_memory()
     if needed > free:
         msg = (
@@ -207,7 +209,12 @@ def _refuse_block(bk: Backend, m: int, n: int, n_block: int, dtype: np.dtype) ->
         raise MemoryError(msg)
 
 
-def _spectrum(
+def guard_size(n: int) -> int:
+    """Return how many vectors a block has beyond the n that are asked for."""
+    return max(16, math.ceil(0.15 * n))
+
+
+def _estimated_spectrum(
     bk: Backend, A: Operator, n_block: int, rng: RandomState
 ) -> tuple[float, float, float]:
     """Estimate the lowest eigenvalue, the largest magnitude, and the magnitude of pair `n_block`.
@@ -245,7 +252,7 @@ def _spectrum(
     return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
 
 
-def _expanded(
+def _expanded_block(
     bk: Backend,
     A: Operator,
     V: Array,
@@ -262,12 +269,12 @@ def _expanded(
     direction only. `foreseen` says that V had deficient rank, so that A V will have it too.
     """
     xp, m = bk.xp, V.shape[0]
-    finish(bk, V, gram)
+    finish_orthonormal(bk, V, gram)
     room = m - V.shape[1] - locked.shape[1]
     image = product(bk, A, xp.ascontiguousarray(V[:, :room]))
     image /= xp.sqrt(bk.column_dots(image, image).max())
     beside = xp.concatenate([locked, V], axis=1)
-    finish(bk, image, orthonormalise(bk, image, beside, rng, foreseen=foreseen)[0])
+    finish_orthonormal(bk, image, orthonormalise(bk, image, beside, rng, foreseen=foreseen)[0])
     return xp.concatenate([V, image], axis=1)
 
 
@@ -339,7 +346,7 @@ def find_missed(
         return ""
     magnitudes = np.abs(bk.to_numpy(values))
     scale, cut = float(magnitudes.max()), float(magnitudes.min())
-    interval = interval_of(-cut, cut, scale or 1.0)
+    interval = filter_interval(-cut, cut, scale or 1.0)
     limit = 0.5 * GROWTH[np.dtype(A.dtype).name] / max(interval.growth(scale), 1e-6)
     degree = max(1, min(max_degree, int(limit)))
     block = random_block(bk, m, width, rng.randint(2**32), A.dtype)
@@ -347,7 +354,7 @@ def find_missed(
     for _ in range(max(2, min(8, 3 * max_degree // degree))):
         block -= V @ (V.T @ block)
         apply_filter(bk, single, block, None, np.zeros(width), degree, interval)
-    finish(bk, block, orthonormalise(bk, block, V, rng)[0])
+    finish_orthonormal(bk, block, orthonormalise(bk, block, V, rng)[0])
     image = product(bk, A, block)  # its norm shows ±λ even if the block mixes them
     largest = float(np.linalg.norm(bk.to_numpy(image.T @ image).astype(np.float64), 2)) ** 0.5
     if largest > cut + 10 * tol * scale:

@@ -14,8 +14,8 @@ from specialk_gpu.spectrum.solvers import (
     Settings,
     csr_of,
     dense_pairs,
-    entries_of,
-    solve,
+    entries_in_order,
+    solve_component,
     takes_dense,
     values_on_host,
 )
@@ -59,7 +59,7 @@ def solve_components(
     m = W.shape[0]
     if count == 1:
         own = np.zeros(1, dtype=np.int64), bk.xp.arange(m), W, n, settings, known.get(0)
-        parts = [solve(bk, *own)]
+        parts = [solve_component(bk, *own)]
         return parts, values_on_host(bk, parts)
     blocks = _sorted_by_size(bk, W, count, component)
     parts = _solve_small(bk, blocks)
@@ -106,7 +106,7 @@ def _sorted_by_size(bk: Backend, W: Sparse, count: int, component: Array) -> _Bl
     shift[by_size] = row_begin[:-1] - (end - size)[by_size]
     rows = xp.empty_like(order)
     rows[xp.arange(m) + bk.asarray(shift)[component]] = order
-    content = rows, *entries_of(bk, W, rows)
+    content = rows, *entries_in_order(bk, W, rows)
     return _Blocks(by_size, size[by_size], row_begin, entry_begin, *content)
 
 
@@ -158,4 +158,4 @@ def _solve_block(
     A = csr_of(bk, blocks.data[entries], row, column, size)
     rows, own = blocks.order[begin:end], known.get(int(component[0]))
     own = None if own is None else own._replace(vectors=own.vectors[rows])
-    return solve(bk, component, rows, A, n, settings, own)
+    return solve_component(bk, component, rows, A, n, settings, own)

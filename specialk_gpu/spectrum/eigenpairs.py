@@ -9,12 +9,12 @@ orthogonality, and a search for pairs that were missed.
 from __future__ import annotations
 
 import math
-from numbers import Integral
 from typing import NamedTuple
 
 import numpy as np
 from sklearn.utils import check_random_state
 
+from specialk_gpu._checks import as_integer, as_positive
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
@@ -120,7 +120,7 @@ def eigenpairs(
     ValueError
         If an argument is out of range, or `W` is not square or not finite.
     TypeError
-        If `W` is not sparse, or `n` is not an integer.
+        If `W` is not sparse, or `n`, `tol` or `max_iter` is not a number of the right kind.
 
     Notes
     -----
@@ -139,7 +139,9 @@ def eigenpairs(
     (array([1.   , 1.   , 1.   , 0.992]), True)
     """
     bk = backend_of(W)
-    _check(bk, W, n, solver, tol)
+    _check(bk, W, solver)
+    n, tol = as_integer("n", n, 1, W.shape[0], "the number of rows"), as_positive("tol", tol)
+    max_iter = None if max_iter is None else as_integer("max_iter", max_iter, 1)
     W, exponent = _within_range(bk, bk.sparse.csr_matrix(W))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     settings = Settings(solver, tol, max_iter, check_random_state(random_state))
@@ -272,31 +274,23 @@ def _within_range(bk: Backend, W: Sparse) -> tuple[Sparse, int]:
 def _times_power(x: Array, exponent: int) -> Array:
     """Return x times 2^exponent, even if that power does not fit the dtype of x."""
     number, half = x.dtype.type, exponent // 2
-    return x * number(2.0**half) * number(2.0 ** (exponent - half))
+    with np.errstate(over="ignore", under="ignore"):
+        return x * number(2.0**half) * number(2.0 ** (exponent - half))
 
 
-def _check(bk: Backend, W: Sparse, n: int, solver: str, tol: float) -> None:
+def _check(bk: Backend, W: Sparse, solver: str) -> None:
     """Raise an error if an argument has the wrong type or is out of range."""
     if not bk.sparse.issparse(W):
         msg = f"W must be a sparse matrix of SciPy or CuPy, got a {type(W).__name__}."
         raise TypeError(msg)
-    if not isinstance(n, Integral):
-        msg = f"n must be an integer, got {n!r}."
-        raise TypeError(msg)
-    if W.ndim != 2 or W.shape[0] != W.shape[1]:
+    if tuple(W.shape) != (W.shape[0],) * 2:
         msg = f"W must be a square matrix, got shape {tuple(W.shape)}."
         raise ValueError(msg)
     if np.dtype(W.dtype).name not in FLOOR:
         msg = f"W must be float32 or float64, got {W.dtype}."
         raise ValueError(msg)
-    if not 1 <= n <= W.shape[0]:
-        msg = f"n must lie between 1 and the number of rows ({W.shape[0]}), got {n}."
-        raise ValueError(msg)
     if solver not in SOLVERS:
         msg = f"solver must be one of {SOLVERS}, got {solver!r}."
-        raise ValueError(msg)
-    if not tol > 0:
-        msg = f"tol must be positive, got {tol}."
         raise ValueError(msg)
 
 

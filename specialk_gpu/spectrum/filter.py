@@ -9,7 +9,7 @@ import numpy as np
 
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 
-__all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "interval_of"]
+__all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "filter_interval"]
 
 MAX_DEGREE = 1000
 DRIFT = 0.05  # if locked pairs have residual δ, growth beyond (DRIFT / δ)² spoils the block
@@ -18,17 +18,17 @@ GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio a filter
 
 
 class _Interval(NamedTuple):
-    """The part of the spectrum, centre ± half, that the filter T_d((A - centre)/half) damps."""
+    """The part of the spectrum, centre ± half, that the filter T_q((A - centre)/half) damps."""
 
     centre: float
     half: float
 
     def growth(self, value: float) -> float:
-        """Return g such that |T_d| ≈ e^(d g)/2 at `value`; g is 0 inside the interval."""
+        """Return g such that |T_q| ≈ e^(q g)/2 at `value`; g is 0 inside the interval."""
         return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
 
 
-def interval_of(low: float, high: float, scale: float) -> _Interval:
+def filter_interval(low: float, high: float, scale: float) -> _Interval:
     """Return the interval to damp, [low, high], which may be empty or a point."""
     return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 

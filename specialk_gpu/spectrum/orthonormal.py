@@ -10,7 +10,7 @@ from numpy.random import RandomState
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.spectrum.convergence import ConvergenceError
 
-__all__ = ["finish", "orthonormalise", "wide_panels"]
+__all__ = ["finish_orthonormal", "orthonormalise", "wide_panels"]
 
 
 def orthonormalise(
@@ -27,13 +27,13 @@ def orthonormalise(
     this together with the next Gram matrix.
     """
     xp, replaced = bk.xp, False
-    gram, near = _gram(bk, V, locked)
+    gram, near = _gram_matrix(bk, V, locked)
     for _ in range(5):
         factor, safe = _cholesky(bk, gram)
         go = safe & ~near
         factor = xp.where(go, factor, xp.eye(gram.shape[0], dtype=gram.dtype))
         _multiply_upper(bk, V, bk.inverse_lower(factor).T)
-        after, near_after = _gram(bk, V, locked, go)
+        after, near_after = _gram_matrix(bk, V, locked, go)
         flags = xp.stack([near, safe, near_after])
         values = None
         if foreseen:
@@ -53,13 +53,15 @@ def orthonormalise(
             values, basis = xp.linalg.eigh(gram.astype(np.float64))
             on_host = bk.to_numpy(values)  # host waits
         _replace_dependent(bk, V, values, basis, on_host, rng)
-        gram, near = _gram(bk, V, locked)
+        gram, near = _gram_matrix(bk, V, locked)
         replaced = True
     msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
     raise ConvergenceError(msg)
 
 
-def _gram(bk: Backend, V: Array, locked: Array, go: Array | None = None) -> tuple[Array, Array]:
+def _gram_matrix(
+    bk: Backend, V: Array, locked: Array, go: Array | None = None
+) -> tuple[Array, Array]:
     """Make V orthogonal to `locked`, in place; return VᵀV and whether it is near the identity.
 
     `go` is a condition on the device: if it does not hold, V is not changed.
@@ -75,7 +77,7 @@ def _gram(bk: Backend, V: Array, locked: Array, go: Array | None = None) -> tupl
     return gram, away.astype(np.float64) < 1e-2
 
 
-def finish(bk: Backend, V: Array, gram: Array) -> None:
+def finish_orthonormal(bk: Backend, V: Array, gram: Array) -> None:
     """Make nearly orthonormal columns orthonormal to the last digits, in place."""
     _multiply_upper(bk, V, bk.inverse_lower(bk.xp.linalg.cholesky(gram)).T)
 

@@ -10,7 +10,15 @@ from numpy.random import RandomState
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed
 
-__all__ = ["Part", "Settings", "solve", "takes_dense", "csr_of", "dense_pairs", "entries_of"]
+__all__ = [
+    "Part",
+    "Settings",
+    "solve_component",
+    "takes_dense",
+    "csr_of",
+    "dense_pairs",
+    "entries_in_order",
+]
 
 CROWD = 1e-5  # of the largest magnitude: one vector hardly separates eigenvalues closer than this
 
@@ -38,7 +46,7 @@ class Part(NamedTuple):
     failure: str
 
 
-def entries_of(bk: Backend, W: Sparse, order: Array) -> tuple[Array, Array, Array]:
+def entries_in_order(bk: Backend, W: Sparse, order: Array) -> tuple[Array, Array, Array]:
     """Return the values, rows and columns of the entries of W[order][:, order], by row."""
     xp, m = bk.xp, W.shape[0]
     place = xp.empty(m, dtype=np.int64)
@@ -58,7 +66,7 @@ def csr_of(bk: Backend, data: Array, row: Array, column: Array, m: int) -> Spars
     return bk.sparse.csr_matrix((data, column.astype(np.int32), indptr), shape=(m, m))
 
 
-def solve(
+def solve_component(
     bk: Backend,
     component: np.ndarray,
     rows: Array,
@@ -79,7 +87,7 @@ def solve(
             return Part(component, rows[None], values[None], vectors[None], "lanczos", failure)
     order = bk.locality_order(A)
     if order is not None:
-        A, rows = csr_of(bk, *entries_of(bk, A, order), m), rows[order]
+        A, rows = csr_of(bk, *entries_in_order(bk, A, order), m), rows[order]
     if known is not None:
         known = known._replace(vectors=known.vectors if order is None else known.vectors[order])
         known = known if known.values.size < n else None

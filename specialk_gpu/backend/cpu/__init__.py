@@ -11,8 +11,20 @@ from typing import Any
 import numpy as np
 import scipy
 import scipy.sparse
-from scipy.linalg import solve_triangular
 
+from specialk_gpu.backend.cpu.arrays import (
+    all_true,
+    asarray,
+    bin_sums,
+    column_dots,
+    device_of,
+    free_memory,
+    inverse_lower,
+    repeated,
+    segment_max,
+    to_numpy,
+    total_memory,
+)
 from specialk_gpu.backend.cpu.centers import nearest_center, nearest_without, sq_distances
 from specialk_gpu.backend.cpu.lloyd import (
     assign,
@@ -45,7 +57,6 @@ from specialk_gpu.backend.cpu.products import (
     select_smallest,
 )
 from specialk_gpu.backend.cpu.threads import map_chunks, n_threads, one_blas_thread
-from specialk_gpu.backend.typing import Dtype
 
 __all__ = [
     "all_true",
@@ -102,7 +113,6 @@ name = "numpy"
 xp: ModuleType = np
 sparse: ModuleType = scipy.sparse
 
-THREAD_ROWS = 2**12  # with fewer rows, a product uses one thread of BLAS
 THREAD_COLUMNS = 2**8  # with fewer vectors in a block, a product with it does so too
 panel_width = 64  # columns that stay in cache while a sparse matrix multiplies them
 panel_multiple = 1  # zeros fill up the columns of a panel to a multiple of this
@@ -110,26 +120,6 @@ tile_bytes = 2**27  # size of a tile (the scores of a block of rows), if memory 
 center_order = "C"  # memory order of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once, even if it stops at the first
 sweep_bytes = 2**29  # memory for the runs of a sweep in one batch
-
-
-def asarray(x: object, dtype: Dtype | None = None) -> np.ndarray:
-    """Bring an array-like to the host; arrays already there are not copied."""
-    return np.asarray(x, dtype=dtype)
-
-
-def to_numpy(x: object) -> np.ndarray:
-    """Return `x` as a NumPy array."""
-    return np.asarray(x)
-
-
-def device_of(x: object) -> AbstractContextManager[object]:
-    """Return a context in which the device of `x` is the current one.
-
-    On the host, products in it use one thread if `x` has so few rows that more would only wait.
-    """
-    shape = getattr(x, "shape", None)
-    few = shape and shape[0] < THREAD_ROWS
-    return one_blas_thread if few else nullcontext()
 
 
 def narrow_block(width: int = 1) -> AbstractContextManager[object]:
@@ -151,53 +141,8 @@ def panels(width: int) -> list[slice]:
     return [slice(j, min(j + step, width)) for j in range(0, width, step)]
 
 
-def all_true(x: np.ndarray) -> bool:
-    """Return whether all entries of a boolean array are true."""
-    return bool(x.all())
-
-
-def column_dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Return the dot product of each column of X with that of Y: (w,) for two arrays (m, w)."""
-    return (X * Y).sum(axis=0)
-
-
-def inverse_lower(L: np.ndarray) -> np.ndarray:
-    """Return the inverse of a lower triangular matrix."""
-    return solve_triangular(L, np.eye(L.shape[0], dtype=L.dtype), lower=True, check_finite=False)
-
-
 def synchronize() -> None:
     """Wait for pending work; on the host there is none."""
-
-
-def free_memory() -> int:
-    """Return the bytes that this process may still allocate, as far as the system reports it."""
-    limits = []
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            fields = dict(line.split(":", 1) for line in lines)
-        limits.append(int(fields["MemAvailable"].split()[0]) * 1024)
-    except (OSError, KeyError):
-        limits.append(_total_memory() // 2)
-    try:
-        import resource
-
-        soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if soft != resource.RLIM_INFINITY:
-            with open("/proc/self/statm", encoding="ascii") as statm:
-                used = int(statm.read().split()[0]) * resource.getpagesize()
-            limits.append(max(soft - used, 0))
-    except (ImportError, OSError):
-        pass
-    return min(limits)
-
-
-def _total_memory() -> int:
-    """Return the bytes of memory in this machine; 8 GiB if the system does not report them."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 2**33
 
 
 def describe() -> dict[str, Any]:
@@ -207,21 +152,5 @@ def describe() -> dict[str, Any]:
     processor = platform.processor() or platform.machine()
     return {
         "versions": versions,
-        "devices": [{"name": f"{processor}, {cores} cores", "memory": _total_memory()}],
+        "devices": [{"name": f"{processor}, {cores} cores", "memory": total_memory()}],
     }
-
-
-def bin_sums(bins: np.ndarray, weights: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return the sum (n_bins,) of the weights in each bin; sums must be exact in any order."""
-    return np.bincount(bins, weights, n_bins) if bins.size else np.zeros(n_bins)
-
-
-def repeated(count: np.ndarray) -> np.ndarray:
-    """Return 0 repeated count[0] times, then 1 repeated count[1] times, and so on."""
-    return np.repeat(np.arange(count.size), count)
-
-
-def segment_max(x: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the maximum of x[start:end] for each start and end; the starts are ascending."""
-    bounds = np.stack([start, end], axis=1).ravel()
-    return np.maximum.reduceat(x, bounds[:-1] if bounds[-1] == x.size else bounds)[::2]

@@ -12,8 +12,8 @@ from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
 __all__ = [
     "CHUNK_BYTES",
     "map_rows",
-    "_stack",
-    "two_nearest",
+    "_stacked_centers",
+    "two_nearest_centers",
     "nearest_center",
     "nearest_without",
     "sq_distances",
@@ -47,10 +47,10 @@ def nearest_center(
     """
     m, R = X.shape[0], centers.shape[0]
     labels, sq = np.empty((R, m), dtype=np.int32), np.empty((R, m))
-    stack = _stack(centers, sizes)
+    stack = _stacked_centers(centers, sizes)
 
     def search(rows: slice) -> None:
-        labels[:, rows], best, _ = two_nearest(X[rows], stack, both=False)
+        labels[:, rows], best, _ = two_nearest_centers(X[rows], stack, both=False)
         best += sq_norms[rows]
         np.maximum(best, 0, out=sq[:, rows])
 
@@ -82,10 +82,10 @@ def nearest_without(
     run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
     slot = np.concatenate(removed)
     sq = np.empty((slot.size, X.shape[0]))
-    stack = _stack(centers, sizes)
+    stack = _stacked_centers(centers, sizes)
 
     def search(rows: slice) -> None:
-        label, best, second = two_nearest(X[rows], stack)
+        label, best, second = two_nearest_centers(X[rows], stack)
         distance = np.where(label[run] == slot[:, None], second[run], best[run])
         distance += sq_norms[rows]
         np.maximum(distance, 0, out=sq[:, rows])
@@ -129,7 +129,7 @@ class _Stack(NamedTuple):
     ends: np.ndarray  # (k + 1,)
 
 
-def _stack(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
+def _stacked_centers(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
     """Stack the centres (R, k, d) of runs whose sizes are ascending."""
     slots = np.arange(sizes[-1])
     first = np.searchsorted(sizes, slots, side="right")
@@ -148,7 +148,7 @@ def map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
         map_chunks(function, (slice(i, min(i + step, m)) for i in range(0, m, step)))
 
 
-def two_nearest(
+def two_nearest_centers(
     X: np.ndarray, stack: _Stack, *, both: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the label of the nearest centre in each run, and the two smallest scores.

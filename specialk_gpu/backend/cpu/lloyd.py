@@ -11,10 +11,10 @@ from scipy import sparse
 
 from specialk_gpu.backend.cpu.centers import (
     CHUNK_BYTES,
-    _stack,
+    _stacked_centers,
     map_rows,
     nearest_center,
-    two_nearest,
+    two_nearest_centers,
 )
 from specialk_gpu.backend.cpu.threads import map_chunks
 
@@ -132,16 +132,16 @@ def assign(
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
         margins: list[np.ndarray | None] = [None] * sizes.size
     else:
-        labels, margins = _search(X, sq_norms, centers, sizes, last)
-    counts, sums = _sums(X, labels, centers.shape[1], last)
-    inertia = sq.sum(axis=1) if exact else _inertia(sq_norms, centers, sizes, counts, sums)
+        labels, margins = _search_centers(X, sq_norms, centers, sizes, last)
+    counts, sums = _cluster_sums(X, labels, centers.shape[1], last)
+    inertia = sq.sum(axis=1) if exact else _inertia_of_runs(sq_norms, centers, sizes, counts, sums)
     changed = np.zeros(sizes.size) if last is None else (labels != last.labels).any(axis=1)
     state = np.stack([inertia, changed, (counts > 0).sum(axis=1)])
     means = np.where(counts[:, :, None] > 0, sums / np.maximum(counts, 1)[:, :, None], centers)
     return labels, state, means, counts, sums, _Last(labels, margins, centers, counts, sums), exact
 
 
-def _search(
+def _search_centers(
     X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: _Last | None
 ) -> tuple[np.ndarray, list[np.ndarray | None]]:
     """Return the labels (R, m) and the margins (m,) of each run, from as few rows as possible."""
@@ -157,15 +157,15 @@ def _search(
             return False
         moved = np.sqrt(((own[r] - last.centers[r, : sizes[r]]) ** 2).sum(axis=1)) * (1 + 1e-9)
         labels[r] = last.labels[r]
-        rows = _doubtful(known, moved, error[r], labels[r], margins[r])
+        rows = _doubtful_rows(known, moved, error[r], labels[r], margins[r])
         if 4 * rows.size > m:
             return False
-        stack = _stack(own[r][None], sizes[r : r + 1])
+        stack = _stacked_centers(own[r][None], sizes[r : r + 1])
         step = max(1, CHUNK_BYTES // (8 * X.shape[1]))
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
-            labels[r, some], best, second = two_nearest(X.take(some, axis=0), stack)
-            margins[r, some] = _margins(sq_norms[some], best, second, error[r])[0]
+            labels[r, some], best, second = two_nearest_centers(X.take(some, axis=0), stack)
+            margins[r, some] = _center_margins(sq_norms[some], best, second, error[r])[0]
         return True
 
     rest = np.arange(R)
@@ -174,16 +174,16 @@ def _search(
         rest = np.flatnonzero(~np.array(sum(done, [])))
 
     def search(rows: slice) -> None:
-        labels[rest, rows], best, second = two_nearest(X[rows], stack)
-        margins[rest, rows] = _margins(sq_norms[rows], best, second, error[rest, None])
+        labels[rest, rows], best, second = two_nearest_centers(X[rows], stack)
+        margins[rest, rows] = _center_margins(sq_norms[rows], best, second, error[rest, None])
 
     if rest.size:
-        stack = _stack(centers[rest], sizes[rest])
+        stack = _stacked_centers(centers[rest], sizes[rest])
         map_rows(search, m, len(stack.centers))
     return labels, list(margins)
 
 
-def _sums(
+def _cluster_sums(
     X: np.ndarray, labels: np.ndarray, k: int, last: _Last | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sizes (R, k) and sums (R, k, d) of the clusters, from those of `last` if given."""
@@ -193,7 +193,7 @@ def _sums(
     counts, sums = last.counts[:, :k].copy(), last.sums[:, :k].copy()
 
     def update(runs: slice) -> None:
-        count, total = _moved(X, last.labels[runs], labels[runs], k)
+        count, total = _center_moves(X, last.labels[runs], labels[runs], k)
         counts[runs] += count
         sums[runs] += total
 
@@ -214,7 +214,7 @@ def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
     return max((d + 4) * float(np.finfo(np.float64).eps) * reach**2, sys.float_info.min)
 
 
-def _margins(
+def _center_margins(
     sq_norms: np.ndarray, best: np.ndarray, second: np.ndarray, error: np.ndarray
 ) -> np.ndarray:
     """Bound from below how much farther the second nearest centre is than the nearest."""
@@ -225,7 +225,7 @@ def _margins(
     return np.where(np.isinf(second), np.inf, margins)
 
 
-def _doubtful(
+def _doubtful_rows(
     last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
 ) -> np.ndarray:
     """Update the margins (m,) after centres `moved` (k,); return rows whose label may be wrong."""
@@ -234,7 +234,7 @@ def _doubtful(
     return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # else scores differ by > 2 error
 
 
-def _moved(
+def _center_moves(
     X: np.ndarray, old: np.ndarray, new: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the changes of the sizes (R, k) and sums (R, k, d) if labels (R, m) change."""
@@ -246,7 +246,7 @@ def _moved(
     return counts, (sparse.coo_array((sign, (place, row)), shape=(R * k, m)) @ X).reshape(R, k, d)
 
 
-def _inertia(
+def _inertia_of_runs(
     sq_norms: np.ndarray,
     centers: np.ndarray,
     sizes: np.ndarray,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from inspect import signature
 from itertools import pairwise
 from typing import Any
 
@@ -150,9 +149,6 @@ def _shared_by_threads(A: Sparse) -> Sparse | LinearOperator:
     return LinearOperator(A.shape, matvec=multiply, dtype=A.dtype)
 
 
-SEEDED = {"rng": 0} if "rng" in signature(eigsh).parameters else {}  # for ARPACK's restarts
-
-
 def lanczos(
     A: Sparse, n: int, v0: np.ndarray, tol: float, max_iter: int | None
 ) -> tuple[np.ndarray, np.ndarray, str]:
@@ -164,7 +160,7 @@ def lanczos(
         `failure` is "" if ARPACK reports that it converged; otherwise, pairs may be zero.
     """
     try:
-        settings: dict[str, Any] = {"v0": v0.copy(), "tol": tol, "maxiter": max_iter, **SEEDED}
+        settings: dict[str, Any] = {"v0": v0.copy(), "tol": tol, "maxiter": max_iter, "rng": 0}
         values, vectors = eigsh(_shared_by_threads(A), k=n, which="LM", **settings)
     except ArpackNoConvergence as error:
         n_found = error.eigenvalues.size

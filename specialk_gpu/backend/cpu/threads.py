@@ -44,8 +44,10 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self.lock:
             if not self.users:
-                self.before = [(library, library.get_num_threads()) for library in _blas()]
-                for library in _blas():
+                self.before = [
+                    (library, library.get_num_threads()) for library in _blas_libraries()
+                ]
+                for library in _blas_libraries():
                     library.set_num_threads(1)
             self.users += 1
 
@@ -58,7 +60,7 @@ class _OneBlasThread:
 
 
 @cache
-def _blas() -> list[LibController]:
+def _blas_libraries() -> list[LibController]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
@@ -80,7 +82,7 @@ _worker = _Worker()
 
 
 @cache
-def _pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child's own
+def _thread_pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: ARG001 - a forked child's own
     return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
 
 
@@ -127,7 +129,7 @@ def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "")
         work.work(stage)
         return work.results
     with one_blas_thread:
-        pool = _pool(n_threads(), os.getpid())
+        pool = _thread_pool(n_threads(), os.getpid())
         others = [pool.submit(work.work) for _ in range(n_workers - 1)]
         try:
             _worker.busy = True

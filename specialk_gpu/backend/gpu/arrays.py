@@ -1,4 +1,4 @@
-"""Arrays on the device: transfers, the current device, and free memory."""
+"""Arrays on the device: transfers, free memory, and small operations on them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,25 @@ import cupy as cp
 import cupyx.scipy.sparse as sparse
 import numpy as np
 
+from specialk_gpu.backend.gpu.kernels import SUM_THREADS, kernel_of
 from specialk_gpu.backend.typing import Dtype
 
-__all__ = ["asarray", "device_of", "free_memory", "tile_bytes", "to_numpy"]
+__all__ = [
+    "all_true",
+    "asarray",
+    "bin_sums",
+    "column_dots",
+    "device_of",
+    "free_memory",
+    "inverse_lower",
+    "repeated",
+    "segment_max",
+    "tile_bytes",
+    "to_numpy",
+]
 
 tile_bytes = 2**31
+MAX_THREADS = 128  # threads for each segment in `segment_max`
 
 
 def asarray(x: object, dtype: Dtype | None = None) -> cp.ndarray:
@@ -46,3 +60,45 @@ def free_memory() -> int:
     free = cp.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
     limit = pool.get_limit()
     return min(free, limit - pool.used_bytes()) if limit else free
+
+
+def all_true(x: cp.ndarray) -> bool:
+    """See `cpu.all_true`; `min` of integers is precompiled, `all` takes seconds to compile."""
+    return not x.size or bool(cp.ascontiguousarray(x).view(np.int8).min())
+
+
+def column_dots(X: cp.ndarray, Y: cp.ndarray) -> cp.ndarray:
+    """See `cpu.column_dots`; CuPy's sum along the first axis uses one block for 32 columns."""
+    return cp.ones(X.shape[0], dtype=X.dtype) @ (X * Y)
+
+
+def inverse_lower(L: cp.ndarray) -> cp.ndarray:
+    """See `cpu.inverse_lower`."""
+    from cupyx.scipy.linalg import solve_triangular
+
+    return solve_triangular(L, cp.eye(L.shape[0], dtype=L.dtype), lower=True)
+
+
+def bin_sums(bins: cp.ndarray, weights: cp.ndarray, n_bins: int) -> cp.ndarray:
+    """See `cpu.bin_sums`; unlike CuPy's bincount, it does not wait in order to check the bins."""
+    sums = cp.zeros(n_bins)
+    if bins.size:
+        arguments = (bins.astype(np.int64, copy=False), weights, np.int64(bins.size), sums)
+        blocks = (-(-bins.size // SUM_THREADS),)
+        kernel_of("bins", "add_to_bins", np.float64)(blocks, (SUM_THREADS,), arguments)
+    return sums
+
+
+def repeated(count: np.ndarray) -> cp.ndarray:
+    """See `cpu.repeated`."""
+    ends = np.cumsum(count)
+    entries = cp.arange(int(ends[-1]) if ends.size else 0)
+    return cp.searchsorted(cp.asarray(ends), entries, side="right")
+
+
+def segment_max(x: cp.ndarray, start: np.ndarray, end: np.ndarray) -> cp.ndarray:
+    """See `cpu.segment_max`."""
+    out = cp.empty(start.size)
+    arguments = (x, cp.asarray(start), cp.asarray(end), out)
+    kernel_of("maximum", "segment_max", np.float64)((start.size,), (MAX_THREADS,), arguments)
+    return out

@@ -10,9 +10,10 @@ import numpy as np
 
 from specialk_gpu.backend.typing import Dtype
 
-__all__ = ["WARPS", "kernel_of"]
+__all__ = ["SUM_THREADS", "WARPS", "kernel_of"]
 
 WARPS = 8  # per block
+SUM_THREADS = 64
 
 
 @cache

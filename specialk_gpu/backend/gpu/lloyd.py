@@ -9,10 +9,9 @@ import cupy as cp
 import numpy as np
 
 from specialk_gpu.backend.gpu.arrays import asarray
-from specialk_gpu.backend.gpu.kernels import kernel_of
+from specialk_gpu.backend.gpu.kernels import SUM_THREADS, kernel_of
 
 __all__ = [
-    "SUM_THREADS",
     "assign",
     "draw_rows",
     "largest",
@@ -26,7 +25,6 @@ __all__ = [
 
 CENTER_ROWS = 128  # rows in a block of `nearest_center`
 CENTER_GROUP = 64  # centres in a block, plus the rest of the run that ends there
-SUM_THREADS = 64
 SUM_SLOTS = 48  # labels in a block of `segment_sum`
 SUM_PARTS = 64  # at most this many parts of the rows have sums of their own
 SUM_BYTES = 2**29

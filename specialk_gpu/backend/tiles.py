@@ -1,0 +1,59 @@
+"""Work in tiles of rows, as large as memory allows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from specialk_gpu._progress import report_progress
+from specialk_gpu.backend.typing import Backend
+
+__all__ = ["map_tiles", "tile_rows"]
+
+R = TypeVar("R")
+
+
+def map_tiles(
+    bk: Backend,
+    function: Callable[[slice], R],
+    n_rows: int,
+    bytes_per_row: int,
+    stage: str = "",
+) -> list[R]:
+    """Apply `function` to one slice of rows after another, each as large as memory allows.
+
+    If memory does not suffice after all, the slice is halved and tried again. `function` must
+    therefore allow a second call for the same row. Progress is reported under `stage`, if given.
+
+    Raises
+    ------
+    MemoryError
+        If a 64th of the first slice is still too much. The message names the bytes needed and
+        free.
+    """
+    step = tile_rows(bk, bytes_per_row)
+    smallest = max(1, step // 64)
+    results, start = [], 0
+    while start < n_rows:
+        rows = slice(start, min(start + step, n_rows))
+        try:
+            results.append(function(rows))
+        except MemoryError as error:
+            size = rows.stop - rows.start
+            if size <= smallest:
+                msg = (
+                    f"a tile of {size} of {n_rows} rows needs about {size * bytes_per_row:,} "
+                    f"bytes of work space, but {bk.free_memory():,} are free ({error})."
+                )
+                raise MemoryError(msg) from error
+            step = max(smallest, size // 2)
+            continue
+        start = rows.stop
+        if stage:
+            report_progress(stage, start, n_rows)
+    return results
+
+
+def tile_rows(bk: Backend, bytes_per_row: int) -> int:
+    """Return the number of rows in a tile of `bk.tile_bytes`, or of a 16th of the free memory."""
+    return max(1, min(bk.tile_bytes, bk.free_memory() // 16) // max(bytes_per_row, 1))
