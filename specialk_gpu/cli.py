@@ -183,6 +183,7 @@ def _bench_is_missing(_options: argparse.Namespace, _warned: list[str]) -> None:
 def _fit(options: argparse.Namespace, warned: list[str]) -> None:
     import numpy as np
 
+    from specialk_gpu._result import ScaleWarning
     from specialk_gpu._writing import write_text
     from specialk_gpu.io import files
     from specialk_gpu.io.rows import read_rows
@@ -208,7 +209,10 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
             raise ValueError(msg)
         if rows_read.kept is not None:
             true_labels = true_labels[rows_read.kept]
-    model, seconds = _cluster(X, parameters, quiet=options.quiet, named=preparation is not None)
+    with warnings.catch_warnings():
+        if preparation:  # `read_rows` has warned by name
+            warnings.simplefilter("ignore", ScaleWarning)
+        model, seconds = _cluster(X, parameters, quiet=options.quiet)
     if rows_read.names:
         model.feature_names_in_ = np.array(rows_read.names, dtype=object)
     prepared = preparation.to_json() if preparation else None
@@ -384,20 +388,13 @@ def _cluster(
     parameters: dict[str, Any],
     *,
     quiet: bool,
-    named: bool = False,
 ) -> tuple[SpecialK, float]:
-    """Fit the estimator; return it and the seconds it took.
-
-    If the columns are `named`, a warning of their scales was given by these names.
-    """
-    from specialk_gpu import ScaleWarning, SpecialK
+    """Fit the estimator; return it and the seconds it took."""
+    from specialk_gpu import SpecialK
 
     verbose = int(not quiet and sys.stderr.isatty())
     start = time.perf_counter()
-    with warnings.catch_warnings():
-        if named:
-            warnings.simplefilter("ignore", ScaleWarning)
-        model = SpecialK(**parameters, verbose=verbose).fit(X)
+    model = SpecialK(**parameters, verbose=verbose).fit(X)
     return model, time.perf_counter() - start
 
 

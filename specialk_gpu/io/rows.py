@@ -15,7 +15,7 @@ from specialk_gpu.io.table import (
     leave_out_row_numbers,
     refuse_faults,
     warn_of_ids,
-    warn_of_unequal_columns,
+    warn_of_scales,
 )
 
 __all__ = ["read_new_rows", "read_rows"]
@@ -72,7 +72,7 @@ def read_rows(
         if is_table(path):
             warn_of_ids(table, choice.named)
             if not choice.scale:
-                warn_of_unequal_columns(table)
+                warn_of_scales(table)
         return preparation, prepared
 
 

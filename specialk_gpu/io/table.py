@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import re
 import shlex
+import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from specialk_gpu import _stages
 from specialk_gpu._result import ScaleWarning
 from specialk_gpu._warn import warn
+from specialk_gpu.backend import get_backend
 
 __all__ = [
     "FEWEST_ROWS",
@@ -23,10 +26,9 @@ __all__ = [
     "listed",
     "option",
 ]
-__all__ += ["no_text", "refuse_faults", "unique_names", "warn_of_ids", "warn_of_unequal_columns"]
+__all__ += ["no_text", "refuse_faults", "unique_names", "warn_of_ids", "warn_of_scales"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
-UNEQUAL = 30  # from this ratio of standard deviations on, the smaller column has no say
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
 _ROW_NUMBER_NAMES = frozenset(
     [
@@ -247,36 +249,38 @@ def warn_of_ids(table: Table, wanted: Collection[str]) -> None:
         )
 
 
-def warn_of_unequal_columns(table: Table) -> None:
-    """Warn if some columns vary so much more than the others that these have no say.
+def warn_of_scales(table: Table) -> None:
+    """Warn by name of columns whose spreads are so different that the widest decide alone.
+
+    The rule is that of the estimator, which knows no names.
 
     Parameters
     ----------
     table : Table
         The table, whose columns are not scaled.
     """
-    if len(table.names) < 2:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _stages.warn_of_scales(get_backend("numpy"), table.X)
+    if not any(issubclass(one.category, ScaleWarning) for one in caught):
         return
-    with np.errstate(all="ignore"):
-        deviations = np.array([_deviation(table.X[:, j]) for j in range(len(table.names))])
-    order = [int(j) for j in np.argsort(-deviations, kind="stable") if deviations[j] > 0]
-    ratios = [deviations[a] / deviations[b] for a, b in zip(order, order[1:], strict=False)]
-    if not ratios or not max(ratios) > UNEQUAL:
-        return
-    split = int(np.argmax(ratios)) + 1
-    large, small = [table.names[j] for j in order[:split]], [table.names[j] for j in order[split:]]
-    noun, verb = ("column", "varies") if len(large) == 1 else ("columns", "vary")
+    spreads = [_deviation(table.X[:, j]) for j in range(len(table.names))]
+    widest = max(range(len(spreads)), key=spreads.__getitem__)
+    narrowest = min((j for j in range(len(spreads)) if spreads[j] > 0), key=spreads.__getitem__)
+    wide, narrow = table.names[widest], table.names[narrowest]
     warn(
-        f"{noun} {listed(large)} {verb} at least {max(ratios):,.0f} times as much as "
-        f"{listed(small)}, and so decide{'s' if len(large) == 1 else ''} alone: consider "
-        f"--scale standard, or {option('--drop', large)}",
+        f"the columns have very different spreads, a standard deviation of {spreads[widest]:,.5g} "
+        f"in {wide!r} and of {spreads[narrowest]:,.5g} in {narrow!r}, so the widest decide alone: "
+        f"consider --scale standard, or {option('--drop', [wide])}",
         ScaleWarning,
     )
 
 
 def _deviation(column: np.ndarray) -> float:
     known = column[np.isfinite(column)]
-    return float(known.std(dtype=np.float64)) if len(known) else 0.0
+    if not len(known) or known.min() == known.max():
+        return 0.0
+    return float(known.std(dtype=np.float64))
 
 
 def listed(names: Iterable[str]) -> str:
