@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import csv
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["PARAMETERS", "Parser", "image_shape"]
+__all__ = ["PARAMETERS", "Parser", "add_column_options", "add_input_options", "image_shape"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,6 +38,34 @@ def image_shape(text: str) -> tuple[int, int]:
         msg = f"expected height x width, such as 28x28, got {text!r}"
         raise argparse.ArgumentTypeError(msg)
     return height, width
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Split names at commas; a name with a comma is written in quotes, as in a csv file."""
+    return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
+
+
+def add_input_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that say how to read the file of rows."""
+    command.add_argument("--key", help="the array to read from an .npz file with several")
+    header = "whether a csv, tsv or txt file begins with a row of names (auto)"
+    command.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
+
+
+def add_column_options(command: argparse.ArgumentParser) -> None:
+    """Add the options that say what to do with the columns of a table."""
+    group = command.add_argument_group(
+        "columns", "By name, or by number from 1 if the file has no names; applied by predict too."
+    )
+    names: dict[str, Any] = {"type": _names, "metavar": "A,B", "default": ()}
+    group.add_argument("--columns", **names, help="use these columns only")
+    group.add_argument("--drop", **names, help="leave these columns out")
+    group.add_argument("--one-hot", **names, help="replace each by a column of 0 and 1 per value")
+    group.add_argument("--id-column", metavar="NAME", help="ids, written beside the labels")
+    missing = "rows with blanks: leave out, or fill by the median of the column (an error)"
+    group.add_argument("--missing", choices=("drop", "median"), help=missing)
+    scale = "scale columns by mean and standard deviation, or median and quartiles (as they are)"
+    group.add_argument("--scale", choices=("standard", "robust"), help=scale)
 
 
 _INTEGER: dict[str, Any] = {"type": int, "metavar": "N"}

@@ -1,18 +1,25 @@
-"""The path and the JSON summary of a fitted model, for the command line."""
+"""What the command line prints and writes: path, summary, warnings, and what is installed."""
 
 from __future__ import annotations
 
 import math
 import os
 import platform
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from specialk_gpu._printable import printable
 
 if TYPE_CHECKING:
     import numpy as np
 
     from specialk_gpu._model import FittedModel
 
-__all__ = ["path_rows", "print_results", "summary"]
+__all__ = ["one_line", "path_rows", "print_info", "print_results", "summary"]
+__all__ += ["warnings_in_one_line"]
 
 
 def path_rows(model: FittedModel, true_labels: np.ndarray | None = None) -> list[dict[str, Any]]:
@@ -111,3 +118,55 @@ def print_results(
         _print_path(rows, model.n_clusters_, model.path_.criterion)
     noun = "cluster" if model.n_clusters_ == 1 else "clusters"
     print(f"k = {model.n_clusters_} {noun} (backend {model.backend_}, {seconds:.1f} s)")
+
+
+def print_info() -> None:
+    """Print the system, the versions, the driver and the backends."""
+    from specialk_gpu._environment import optional_versions, package_versions
+    from specialk_gpu.backend import describe_backends
+    from specialk_gpu.backend.cpu.threads import n_threads
+    from specialk_gpu.backend.driver import driver_text
+
+    def listed(versions: Mapping[str, object]) -> str:
+        return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())
+
+    optional = optional_versions()
+    print(f"system: {platform.platform()}")
+    print("versions:", listed(package_versions()))
+    print("optional:", listed({name: found for name, found in optional.items() if found}) or "none")
+    print("not installed:", ", ".join(name for name in optional if not optional[name]) or "none")
+    print(f"threads: {n_threads()}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'not set')}")
+    print(f"NVIDIA driver: {driver_text()}")
+    for row in describe_backends():
+        if not row["available"]:
+            print(f"backend {row['name']}: not available: {one_line(row['reason'])}")
+            continue
+        print(f"backend {row['name']}: available ({listed(row['versions'])})")
+        for device in row["devices"]:
+            capability = device.get("compute_capability")
+            suffix = f", compute capability {capability}" if capability else ""
+            print(f"  device: {device['name']}, {device['memory'] / 2**30:.1f} GiB{suffix}")
+
+
+def one_line(message: object) -> str:
+    """Return a message in one line, without characters that could steer a terminal."""
+    return printable(" ".join(str(message).split()))
+
+
+@contextmanager
+def warnings_in_one_line() -> Iterator[list[str]]:
+    """Print each warning for users once, as one line; yield the list of printed warnings."""
+    warned: list[str] = []
+
+    def show(message: object, *_args: object, **_kwargs: object) -> None:
+        text = one_line(message)
+        if text not in warned:
+            warned.append(text)
+            print("specialk-gpu: warning:", text, file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always", RuntimeWarning)
+        warnings.showwarning = show
+        yield warned

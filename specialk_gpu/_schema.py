@@ -117,6 +117,8 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "backend_": (lambda x: x in ("numpy", "cuda"), '"numpy" or "cuda"'),
     "timings_": (_are_timings, "an object of names and seconds"),
     "_settings": (lambda x: isinstance(x, dict), "an object of parameters"),
+    # only for models of the command line; io/preparation checks the content
+    "preparation_": (lambda x: isinstance(x, dict), "an object"),
 }
 
 
@@ -153,13 +155,16 @@ def _check_content(content: Any) -> None:
     state = content["state"]
     _must(isinstance(state, dict), "its state must be an object")
     whole = {"path_", "affinity_matrix_", "_tree", *VALUES}
-    known = whole | {"_fit_X", "_distinct"}
+    whole -= {"preparation_"}
+    known = whole | {"_fit_X", "_distinct", "preparation_"}
     for name, told in state.items():
         _must(name in known, f"it holds {name!r}, which no model has")
         _must(isinstance(told, dict), f"{name} must be an object, got {type(told).__name__}")
     missing = sorted(whole - state.keys())
     _must(not missing, f"it does not hold {', '.join(missing)}")
     for name, (holds, expected) in VALUES.items():
+        if name not in state and name not in whole:
+            continue
         _must(state[name].keys() == {"value"}, f"{name} must have a value")
         value = state[name]["value"]
         _must(holds(value), f"{name} must be {expected}, got {value!r}")

@@ -25,6 +25,7 @@ from scipy import sparse
 
 from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu._schema import check_model
+from specialk_gpu._writing import replacing
 from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.selection.merging import Tree
 
@@ -128,13 +129,8 @@ def save(
     if path.is_dir() or not path.parent.is_dir():
         msg = f"{path} must name a file in a folder that exists."
         raise OSError(msg)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("wb") as stream:
-            np.savez(stream, content=np.array(content), **arrays)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with replacing(path) as stream:
+        np.savez(stream, content=np.array(content), **arrays)
 
 
 def _number(value: object) -> float:

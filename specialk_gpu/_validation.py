@@ -193,7 +193,7 @@ def _refuse_text(X: Any) -> None:
             raise ValueError(msg)
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
     if getattr(values.dtype, "kind", "") == "c":
-        msg = f"X must hold real numbers, got dtype {values.dtype}."
+        msg = f"Complex data not supported: X must hold real numbers, got dtype {values.dtype}."
         raise ValueError(msg)
     fields = getattr(values.dtype, "names", None) or ()
     if fields:

@@ -13,24 +13,39 @@ import argparse
 import json
 import math
 import os
-import platform
 import sys
 import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import specialk_gpu
-from specialk_gpu._arguments import PARAMETERS, Parser, image_shape
-from specialk_gpu._printing import path_rows, print_results, summary
+from specialk_gpu._arguments import (
+    PARAMETERS,
+    Parser,
+    add_column_options,
+    add_input_options,
+    image_shape,
+)
+from specialk_gpu._printable import printable
+from specialk_gpu._printing import (
+    one_line,
+    path_rows,
+    print_info,
+    print_results,
+    summary,
+    warnings_in_one_line,
+)
 
 if TYPE_CHECKING:
     import numpy as np
     from scipy import sparse
 
     from specialk_gpu import SpecialK
+    from specialk_gpu.io.choice import Choice
+    from specialk_gpu.io.preparation import Prepared
 
 __all__ = ["main"]
 
@@ -56,7 +71,7 @@ def main(argv: list[str] | None = None) -> int:
         options = _parser().parse_args(argv)
         if getattr(options, "backend", "auto") == "cuda":
             _check_backend(options)
-        with _warnings_in_one_line() as warned:
+        with warnings_in_one_line() as warned:
             options.command(options, warned)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader stopped reading, as `head` does; files are written by now
@@ -68,7 +83,8 @@ def main(argv: list[str] | None = None) -> int:
     except (RuntimeError, ArithmeticError) as error:
         return _fail(str(error), 1)
     except OSError as error:
-        return _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), 2)
+        place = printable(error.filename) if error.filename else ""
+        return _fail(f"{place}: {error.strerror}" if place else str(error), 2)
     except (ValueError, TypeError, ImportError) as error:
         # NumPy's LinAlgError is a subclass of ValueError, but means a numerical failure.
         return _fail(str(error), 1 if type(error).__name__ == "LinAlgError" else 2)
@@ -76,12 +92,8 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print("specialk-gpu: error:", _one_line(message), file=sys.stderr)
+    print("specialk-gpu: error:", one_line(message), file=sys.stderr)
     return code
-
-
-def _one_line(message: object) -> str:
-    return " ".join(str(message).split())
 
 
 # -- options --------------------------------------------------------------------------------------
@@ -104,7 +116,8 @@ def _parser() -> Parser:
     shape: dict[str, Any] = {"type": image_shape, "metavar": "HxW"}
     fit.add_argument("--image-shape", **shape, help="rows are images: show some in the report")
     fit.add_argument("--true-labels", **path, help="known labels, to compute the NMI with them")
-    _add_input_options(fit)
+    add_input_options(fit)
+    add_column_options(fit)
     fit.add_argument("--quiet", action="store_true", help="print no table and no progress")
     method = fit.add_argument_group("method", "Defaults are given in brackets.")
     for name, settings in PARAMETERS.items():
@@ -117,7 +130,7 @@ def _parser() -> Parser:
     predict.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
     backends: dict[str, Any] = {"choices": ("auto", "numpy", "cuda"), "default": "auto"}
     predict.add_argument("--backend", **backends, help="where to compute (auto)")
-    _add_input_options(predict)
+    add_input_options(predict)
 
     report = commands.add_parser("report", help="write a report of a saved model")
     report.set_defaults(command=_report)
@@ -125,7 +138,7 @@ def _parser() -> Parser:
     report.add_argument("output", type=Path, metavar="OUTPUT", help="the report, as .html")
     report.add_argument("--input", **path, help="the fitted rows, for --image-shape")
     report.add_argument("--image-shape", **shape, help="rows are images: show some")
-    _add_input_options(report)
+    add_input_options(report)
 
     demo = commands.add_parser("demo", help="cluster built-in data", allow_abbrev=False)
     demo.set_defaults(command=_demo)
@@ -164,19 +177,16 @@ def _bench_is_missing(_options: argparse.Namespace, _warned: list[str]) -> None:
     raise ValueError(msg)
 
 
-def _add_input_options(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--key", help="the array to read from an .npz file with several")
-    header = "whether a csv or tsv file begins with a row of names (auto)"
-    command.add_argument("--header", choices=("auto", "yes", "no"), default="auto", help=header)
-
-
 # -- commands -------------------------------------------------------------------------------------
 
 
 def _fit(options: argparse.Namespace, warned: list[str]) -> None:
     import numpy as np
 
+    from specialk_gpu._result import ScaleWarning
+    from specialk_gpu._writing import write_text
     from specialk_gpu.io import files
+    from specialk_gpu.io.rows import read_rows
 
     inputs = options.input, options.true_labels
     _check_outputs(options, inputs, ("output", "summary", "model", "report"))
@@ -184,44 +194,86 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
         msg = "--image-shape is for the report, so it needs --report"
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in PARAMETERS}
-    X, names = _read(options, options.input)
+    choice, graph = _choice(options), parameters.get("affinity") == "precomputed"
+    preparation, rows_read = read_rows(options.input, choice, graph=graph, **_reading(options))
+    X = rows_read.X
     if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
         msg = f"--image-shape must have as many pixels as the rows have columns ({X.shape[1]})"
         raise ValueError(msg)
     true_labels = None
     if options.true_labels:
         true_labels = files.read_labels(options.true_labels)
-        if len(true_labels) != X.shape[0]:
-            msg = f"{options.true_labels} must hold {X.shape[0]} labels, got {len(true_labels)}"
+        if len(true_labels) != rows_read.n_rows:
+            msg = f"{options.true_labels} must hold {rows_read.n_rows} labels, "
+            msg += f"got {len(true_labels)}"
             raise ValueError(msg)
-    model, seconds = _cluster(X, parameters, quiet=options.quiet)
-    if names and parameters.get("affinity") != "precomputed":
-        model.feature_names_in_ = np.array(names, dtype=object)
+        if rows_read.kept is not None:
+            true_labels = true_labels[rows_read.kept]
+    with warnings.catch_warnings():
+        if preparation:  # `read_rows` has warned by name
+            warnings.simplefilter("ignore", ScaleWarning)
+        model, seconds = _cluster(X, parameters, quiet=options.quiet)
+    if rows_read.names:
+        model.feature_names_in_ = np.array(rows_read.names, dtype=object)
+    prepared = preparation.to_json() if preparation else None
+    if prepared:
+        model.preparation_ = prepared
     rows = path_rows(model, true_labels)
     try:
         if options.output:
-            files.write_labels(options.output, model.labels_)
+            _write_labels(options.output, model.labels_, rows_read, choice.id_column)
         if options.summary:
-            text = json.dumps(summary(model, rows, seconds, warned), indent=2, allow_nan=False)
-            options.summary.write_text(f"{text}\n", encoding="utf-8")
+            content = summary(model, rows, seconds, warned)
+            content["n_rows_dropped"] = rows_read.n_rows - X.shape[0]
+            content["preparation"] = prepared
+            text = json.dumps(content, indent=2, allow_nan=False)
+            write_text(options.summary, f"{text}\n")
         if options.model:
             model.save(options.model)
         if options.report:
             shown = X if options.image_shape else None
-            source = options.input.name
+            source = printable(options.input.name)
             model.report(options.report, X=shown, image_shape=options.image_shape, source=source)
     finally:  # print the answer even if a file cannot be written
         print_results(model, rows, seconds, table=not options.quiet)
 
 
-def _read(
-    options: argparse.Namespace, path: Path
-) -> tuple[np.ndarray | sparse.csr_array, list[str] | None]:
-    """Return the matrix in a file, and the names of its columns (or None)."""
-    from specialk_gpu.io.files import read_table
+def _choice(options: argparse.Namespace) -> Choice:
+    """Return what the options say about the columns."""
+    from specialk_gpu.io.choice import Choice
 
-    header = {"yes": True, "no": False}.get(options.header)
-    return read_table(path, key=options.key, header=header)
+    if options.id_column is not None and options.output and options.output.suffix.lower() != ".csv":
+        msg = f"--id-column writes ids into a .csv file, got --output {options.output}"
+        raise ValueError(msg)
+    return Choice(**{one.name: getattr(options, one.name) for one in fields(Choice)})
+
+
+def _reading(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what the options say about the file of rows."""
+    return {"key": options.key, "header": {"yes": True, "no": False}.get(options.header)}
+
+
+def _write_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: str | None) -> None:
+    """Write one label for each row of the file that was read, with the ids if it has them."""
+    from specialk_gpu.io.files import write_labels
+
+    write_labels(path, rows.for_all_rows(labels), ids=rows.ids, id_name=id_name or "")
+
+
+def _read_new(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, str | None]:
+    """Return rows of a file, prepared as the fitted ones were, and the name of the ids."""
+    from specialk_gpu.io.preparation import Preparation
+    from specialk_gpu.io.rows import read_new_rows
+
+    names = model.__dict__.pop("feature_names_in_", None)  # compared by the preparation
+    kept = model.__dict__.get("preparation_")
+    preparation = None
+    if kept is not None:
+        preparation = Preparation.from_json(kept)
+    elif names is not None:  # a model that Python has fitted to a data frame
+        preparation = Preparation(order=names.tolist(), header=True, columns=names.tolist())
+    rows = read_new_rows(options.input, preparation, **_reading(options))
+    return rows, preparation.id_column if preparation else None
 
 
 def _predict(options: argparse.Namespace, _warned: list[str]) -> None:
@@ -229,18 +281,15 @@ def _predict(options: argparse.Namespace, _warned: list[str]) -> None:
 
     from specialk_gpu import SpecialK
     from specialk_gpu.inspection.diagnostics import counted
-    from specialk_gpu.io.files import write_labels
 
     _check_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
-    X, given = _read(options, options.input)
-    fitted = model.__dict__.pop("feature_names_in_", None)
-    if fitted is not None and given and given != fitted.tolist():
-        msg = f"the columns must be those of the fit, {', '.join(fitted)}, got {', '.join(given)}"
-        raise ValueError(msg)
-    labels = model.predict(X)
+    rows, id_name = _read_new(options, model)
+    if rows.ids is not None and options.output and options.output.suffix.lower() != ".csv":
+        rows.ids = None
+    labels = model.predict(rows.X)
     if options.output:
-        write_labels(options.output, labels)
+        _write_labels(options.output, labels, rows, id_name)
     counts = np.bincount(labels, minlength=model.n_clusters_).tolist()
     for cluster, count in enumerate(counts):
         print(f"cluster {cluster}: {counted(count, 'row')}")
@@ -257,8 +306,8 @@ def _report(options: argparse.Namespace, _warned: list[str]) -> None:
         msg = "--key and --header are for reading --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    X = _read(options, options.input)[0] if options.input else None
-    source = options.model.name
+    X = _read_new(options, model)[0].X if options.input else None
+    source = printable(options.model.name)
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 
 
@@ -287,30 +336,7 @@ def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
 
 
 def _info(_options: argparse.Namespace, _warned: list[str]) -> None:
-    from specialk_gpu._environment import optional_versions, package_versions
-    from specialk_gpu.backend import describe_backends
-    from specialk_gpu.backend.cpu.threads import n_threads
-    from specialk_gpu.backend.driver import driver_text
-
-    def listed(versions: Mapping[str, object]) -> str:
-        return ", ".join(f"{name} {version}".rstrip() for name, version in versions.items())
-
-    optional = optional_versions()
-    print(f"system: {platform.platform()}")
-    print("versions:", listed(package_versions()))
-    print("optional:", listed({name: found for name, found in optional.items() if found}) or "none")
-    print("not installed:", ", ".join(name for name in optional if not optional[name]) or "none")
-    print(f"threads: {n_threads()}, OMP_NUM_THREADS {os.environ.get('OMP_NUM_THREADS', 'not set')}")
-    print(f"NVIDIA driver: {driver_text()}")
-    for row in describe_backends():
-        if not row["available"]:
-            print(f"backend {row['name']}: not available: {_one_line(row['reason'])}")
-            continue
-        print(f"backend {row['name']}: available ({listed(row['versions'])})")
-        for device in row["devices"]:
-            capability = device.get("compute_capability")
-            suffix = f", compute capability {capability}" if capability else ""
-            print(f"  device: {device['name']}, {device['memory'] / 2**30:.1f} GiB{suffix}")
+    print_info()
 
 
 def _check_backend(options: argparse.Namespace) -> None:
@@ -345,7 +371,10 @@ def _check_outputs(
         if path.is_dir() or not path.parent.is_dir():
             msg = f"{flag} must name a file in a folder that exists, got {path}"
             raise ValueError(msg)
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
+        places = [path] if path.exists() else []
+        if path.is_file() or not places:  # it will be replaced
+            places.append(path.resolve().parent)
+        if not all(os.access(place, os.W_OK) for place in places):
             msg = f"{flag} must name a file that can be written, got {path}"
             raise ValueError(msg)
         if path.resolve() in taken:
@@ -355,7 +384,10 @@ def _check_outputs(
 
 
 def _cluster(
-    X: np.ndarray | sparse.csr_array, parameters: dict[str, Any], *, quiet: bool
+    X: np.ndarray | sparse.csr_array,
+    parameters: dict[str, Any],
+    *,
+    quiet: bool,
 ) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
@@ -364,28 +396,6 @@ def _cluster(
     start = time.perf_counter()
     model = SpecialK(**parameters, verbose=verbose).fit(X)
     return model, time.perf_counter() - start
-
-
-# -- stderr ---------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _warnings_in_one_line() -> Iterator[list[str]]:
-    """Print each warning for users once, as one line; yield the list of printed warnings."""
-    warned: list[str] = []
-
-    def show(message: object, *_args: object, **_kwargs: object) -> None:
-        text = _one_line(message)
-        if text not in warned:
-            warned.append(text)
-            print("specialk-gpu: warning:", text, file=sys.stderr)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("always", UserWarning)
-        warnings.simplefilter("always", RuntimeWarning)
-        warnings.showwarning = show
-        yield warned
 
 
 if __name__ == "__main__":

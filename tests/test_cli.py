@@ -123,6 +123,9 @@ def test_fit_prints_the_path_and_writes_labels_and_summary(tmp_path, monkeypatch
     assert summary["versions"]["numpy"] == np.__version__
     assert {"python", "scipy", "scikit-learn", "specialk_gpu"} <= set(summary["versions"])
     assert summary["warnings"] == []
+    assert summary["n_rows_dropped"] == 0
+    assert summary["preparation"]["columns"] == ["1", "2"]
+    assert summary["preparation"]["header"] is False
 
 
 @pytest.mark.parametrize("criterion", ["cut", "zz_top"])
@@ -266,6 +269,20 @@ def test_outputs_are_checked_before_the_work(points, monkeypatch, capsys, stand_
     seen = stand_in()
     monkeypatch.chdir(points.parent)
     assert message in fails(capsys, ["fit", "x.npy", *flags], 2)
+    assert seen == {}
+
+
+@pytest.mark.parametrize(("closed", "exists"), [("", True), ("s.json", True), ("", False)])
+def test_a_folder_or_a_file_that_is_not_to_be_written_is_told_of_before_the_work(
+    points, monkeypatch, capsys, stand_in, closed, exists
+):
+    seen = stand_in()
+    folder = points.parent
+    if exists:
+        (folder / "s.json").touch()
+    monkeypatch.setattr("os.access", lambda path, _mode: str(path) != str(folder / closed))
+    line = fails(capsys, ["fit", points, "--summary", folder / "s.json"], 2)
+    assert "--summary must name a file that can be written" in line
     assert seen == {}
 
 

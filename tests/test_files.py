@@ -3,13 +3,19 @@
 import gzip
 import pickle
 import sys
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pandas
 import polars
+import pyarrow
 import pytest
+from pyarrow import parquet
 from scipy import io, sparse
 
+from specialk_gpu.cli import main
+from specialk_gpu.io import text
 from specialk_gpu.io.files import read_idx, read_labels, read_matrix, write_labels
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -133,6 +139,9 @@ def test_labels_are_read_from_idx_and_from_whole_floats(tmp_path):
     [
         ([0.0, 0.5], "expected integer labels, got 0.5 for sample 1"),
         ([np.nan], "got nan for sample 0"),
+        (np.array([0, 2**64 - 1], np.uint64), "got 18446744073709551615 for sample 1; they may be"),
+        ([1.0, 1e300], r"got 1e\+300 for sample 1; they may be at most 9007199254740992"),
+        ([-1e300, 0.0], r"got -1e\+300 for sample 0"),
         ([[1, 2], [3, 4]], r"shape \(n_samples,\), got shape \(2, 2\)"),
         (5, r"got shape \(\)"),
         (["a"], "expected real numbers, got dtype <U1"),
@@ -222,9 +231,12 @@ def test_polars_refuses_damaged_parquet_too(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (["u", "v"], "column 'b' must hold numbers, got"),
-        (pandas.array([1, None], dtype="Int64"), "column 'b' must hold numbers, got 1 missing"),
-        (pandas.to_datetime(["2020-01-01", "2021-01-01"]), "column 'b' must hold numbers, got"),
+        (["u", "v"], r"column 'b' holds 'u', expected a number \(2 such cells\); add --drop b"),
+        (
+            pandas.array([1, None], dtype="Int64"),
+            "there are blanks, 1 in column 'b'; add --missing median",
+        ),
+        (pandas.to_datetime(["2020-01-01", "2021-01-01"]), "column 'b' holds '2020-01-01 00:00:00"),
     ],
     ids=["text", "missing", "dates"],
 )
@@ -290,5 +302,191 @@ def test_options_of_another_format_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", X)
     with pytest.raises(ValueError, match="key='a' picks an array of an .npz file"):
         read_matrix(tmp_path / "x.npy", key="a")
-    with pytest.raises(ValueError, match=r"header=True is for \.csv and \.tsv"):
+    with pytest.raises(ValueError, match=r"header=True is for \.csv, \.tsv and \.txt"):
         read_matrix(tmp_path / "x.npy", header=True)
+
+
+# -- what the header promises ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def peak():
+    """Return a function that returns the most bytes that were taken since."""
+    tracemalloc.start()
+    yield lambda: tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+
+def npy_bytes(shape, content=b"", descr="<f8"):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + content
+
+
+def test_no_more_of_a_compressed_idx_file_is_read_than_it_promises(tmp_path, peak):
+    path = tmp_path / "x-idx1-ubyte.gz"
+    path.write_bytes(gzip.compress(idx_bytes(np.zeros(8, np.uint8)) + bytes(50_000_000)))
+    before = peak()
+    with pytest.raises(ValueError, match=r"states shape \(8,\), 8 bytes, but more follow"):
+        read_idx(path)
+    tracemalloc.reset_peak()
+    with pytest.raises(ValueError, match="but more follow"):
+        read_idx(path)
+    assert peak() < 2_000_000 < before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("x-idx1-ubyte", b"\0\0\x08\x01\xff\xff\xff\xff12", "4294967295 bytes, but 2 follow"),
+        (
+            "x-idx1-ubyte.gz",
+            gzip.compress(b"\0\0\x08\x01\xff\xff\xff\xff12"),
+            "promises 4294967295 bytes, more than its",
+        ),
+        ("x.npy", npy_bytes((10**12, 3), bytes(8)), "24000000000000 bytes, but 8 follow"),
+        ("x.npy", npy_bytes((10**30, 10**30), bytes(8)), "bytes, but 8 follow"),
+        ("x.npy", npy_bytes((-1, -1), bytes(8)), "8 bytes, but 8 follow"),
+        ("x.npy", npy_bytes((1, 1), bytes(9)), "8 bytes, but 9 follow"),
+    ],
+    ids=["idx", "idx.gz", "long", "beyond 64 bits", "negative", "too short"],
+)
+def test_promises_that_a_file_cannot_keep_are_refused_before_memory_is_taken(
+    tmp_path, peak, name, content, message
+):
+    (tmp_path / name).write_bytes(content)
+    tracemalloc.reset_peak()
+    with pytest.raises(ValueError, match=message):
+        read_matrix(tmp_path / name)
+    assert peak() < 1_000_000
+
+
+def test_an_array_in_a_zip_that_promises_more_than_it_holds_is_refused(tmp_path, peak):
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", npy_bytes((10**11, 1), bytes(800)))
+    with pytest.raises(ValueError, match="800000000000 bytes, but 800 follow"):
+        read_matrix(tmp_path / "x.npz")
+    assert peak() < 1_000_000
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.mtx.gz"])
+def test_compressed_text_is_read_within_bounds(tmp_path, monkeypatch, name):
+    start = "%%MatrixMarket matrix array real general\n30000 1\n" if "mtx" in name else "a\n"
+    path = tmp_path / name
+    path.write_bytes(gzip.compress((start + "0.5\n" * 30_000).encode()))
+    assert read_matrix(path).shape == (30_000, 1)
+    monkeypatch.setattr(text, "MOST_OF_GZIP", (1000, 50))
+    monkeypatch.setattr("specialk_gpu.io.matrix_market.MOST_OF_GZIP", (10**6, 50))
+    with pytest.raises(ValueError, match=r"far more than tables of its size; decompress it first"):
+        read_matrix(path)
+    monkeypatch.setattr(text, "LONGEST_LINE", 100)
+    path.write_bytes(gzip.compress(b"0" * 1000))
+    with pytest.raises(ValueError, match="line 1 is longer than 100 characters"):
+        read_matrix(path)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_one_wrong_byte_in_a_zip_is_seen_by_its_checksum(tmp_path, save):
+    save(tmp_path / "x.npz", x=X)
+    content = bytearray((tmp_path / "x.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") - 40] ^= 1  # in the numbers
+    (tmp_path / "x.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"cannot read .*x\.npz: "):
+        read_matrix(tmp_path / "x.npz")
+
+
+# -- damaged files --------------------------------------------------------------------------------
+
+
+def damaged_files(folder):
+    """Write files, each damaged in its own way; return messages by name."""
+    (folder / "header.npy").write_bytes(npy_bytes("((3, 2)", bytes(48)))
+    (folder / "dtype.npy").write_bytes(npy_bytes((3, 2), bytes(48), descr="<q9"))
+    (folder / "version.npy").write_bytes(b"\x93NUMPY\x09\x00" + bytes(100))
+    with zipfile.ZipFile(folder / "empty.npz", "w"):
+        pass
+    csr = sparse.csr_array(W)
+    parts = {"format": "csr", "shape": (6, 6), "data": csr.data, "indptr": csr.indptr}
+    np.savez(folder / "lacks.npz", **parts)
+    np.savez(folder / "short.npz", **parts, indices=csr.indices[:-1])
+    np.savez(folder / "keys.npz", format=1.5, shape=X, data=X)
+    np.savez(folder / "text.npz", **{**parts, "indices": np.array(["a"] * csr.nnz)})
+    np.savez(folder / "huge.npz", format="coo", shape=(10**12, 2), data=[1], row=[0], col=[0])
+    np.savez(folder / "flat.npz", format="csr", shape=(6,), data=[1], indices=[0], indptr=[0, 1])
+    np.savez(folder / "locked.npz", x=X)
+    content = bytearray((folder / "locked.npz").read_bytes())
+    content[content.index(b"PK\x01\x02") + 8] |= 1  # the bit that says it is encrypted
+    (folder / "locked.npz").write_bytes(content)
+    columns = [pyarrow.array([1.0, 2.0])] * 2
+    parquet.write_table(pyarrow.Table.from_arrays(columns, ["a", "a"]), folder / "twice.parquet")
+    table = pyarrow.Table.from_arrays(columns, ["a", "b"]).replace_schema_metadata({"pandas": "{"})
+    parquet.write_table(table, folder / "pandas.parquet")
+    (folder / "latin.csv").write_bytes("Größe,b\n1,2\n".encode("latin-1"))
+    (folder / "nul.csv").write_bytes(b"a,b\n1,\0\n")
+    return {
+        "header.npy": "its header is damaged",
+        "dtype.npy": "",
+        "version.npy": "version",
+        "empty.npz": "it holds 0 arrays",
+        "lacks.npz": "a sparse matrix in format csr needs the array 'indices', which is missing",
+        "short.npz": f"indptr ends at {csr.nnz}, but there are {csr.nnz - 1} indices",
+        "keys.npz": "",
+        "text.npz": "expected",
+        "huge.npz": "1000000000000 x 2 is too large for 1 entries",
+        "flat.npz": "expected a sparse matrix of two dimensions, got the shape [6]",
+        "locked.npz": "its part 'x.npy' is encrypted",
+        "twice.parquet": "its columns must have different names, got 'a' more than once",
+        "pandas.parquet": "what pandas has stored about its index is damaged",
+        "latin.csv": "it is not text in UTF-8, from about line 1 on",
+        "nul.csv": "",
+    }
+
+
+def test_damaged_files_are_refused_in_one_line_and_with_exit_code_2(tmp_path, capsys):
+    for name, message in damaged_files(tmp_path).items():
+        assert main(["fit", str(tmp_path / name), "--affinity", "precomputed"]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith(f"specialk-gpu: error: cannot read {tmp_path / name}: ")
+        assert message in err
+        assert err.count("\n") == 1
+
+
+def test_parquet_with_empty_notes_of_pandas_is_read(tmp_path):
+    table = pyarrow.Table.from_arrays([pyarrow.array([1.5, 2.0])], ["a"])
+    parquet.write_table(table.replace_schema_metadata({"pandas": "{}"}), tmp_path / "x.parquet")
+    assert read_matrix(tmp_path / "x.parquet").tolist() == [[1.5], [2]]
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr", "coo", "dia"])
+@pytest.mark.parametrize("value", [-1, 6, 2**31 - 1])
+def test_indices_out_of_range_are_refused_in_every_layout(tmp_path, layout, value):
+    matrix = W.asformat(layout)
+    sparse.save_npz(tmp_path / "w.npz", matrix)
+    with np.load(tmp_path / "w.npz") as file:
+        parts = dict(file)
+    name = {"coo": "row", "dia": "offsets"}.get(layout, "indices")
+    parts[name] = parts[name].copy()
+    parts[name][-1] = -6 if layout == "dia" and value == -1 else value
+    np.savez(tmp_path / "w.npz", **parts)
+    with pytest.raises(ValueError, match=r"cannot read .*w\.npz: "):
+        read_matrix(tmp_path / "w.npz")
+
+
+@pytest.mark.parametrize("layout", ["csr", "csc", "bsr"])
+def test_row_pointers_that_fall_are_refused(tmp_path, layout):
+    matrix = W.asformat(layout)
+    matrix.indptr[2] = matrix.indptr[3] + 1
+    sparse.save_npz(tmp_path / "w.npz", matrix)
+    with pytest.raises(ValueError, match=r"cannot read .*w\.npz: "):
+        read_matrix(tmp_path / "w.npz")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process")
+def test_files_damaged_at_random_are_read_or_refused():
+    from damaged_files import run
+
+    told = []
+    wrong, counts = run(200, first=100_000, report=told.append)
+    assert (wrong, told) == (0, [])
+    assert counts.total() == 200

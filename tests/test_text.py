@@ -54,7 +54,8 @@ def test_dialects_of_csv_are_read_alike(tmp_path, text):
 
 def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
     path = write_text(tmp_path / "x.csv", "0,1\n5,6\n7,8\n")
-    assert read_matrix(path).shape == (3, 2)
+    with pytest.raises(ValueError, match=r"its first row, 0, 1, could be names .* header=True"):
+        read_matrix(path)
     assert read_matrix(path, header=False).shape == (3, 2)
     np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6], [7, 8]])
     path = write_text(tmp_path / "y.csv", "id,0,1\n5,6,7\n")
@@ -72,11 +73,11 @@ def test_single_column_and_single_row_stay_two_dimensional(tmp_path):
     ("text", "message"),
     [
         ("a,b\n1,2\n3,x\n", "line 3, column 'b' holds 'x', expected a number"),
-        ("1,2\n\n3,\n", "line 3, column 2 holds '', expected a number"),
+        ("4,2\n\n3,\n", "there are blanks, 1 in column '2'; add --missing median"),
         ("1,2\n3\n", "line 2 has 1 columns, expected 2"),
         ("a,b\n1,2,3\n", "line 2 has 3 columns, expected 2"),
         ("a,b\n1,1_000\n", "line 2, column 'b' holds '1_000'"),
-        ("1;2\n3;4\n", "line 2, column '1;2' holds '3;4'"),
+        ("1#2\n3#4\n", "line 2, column '1#2' holds '3#4'"),
         ("a,b\n", "no data"),
         ("", "no data"),
         ("\n\n", "no data"),
@@ -128,6 +129,26 @@ def test_matrix_market_follows_the_format(tmp_path, text, expected):
         (f"{BANNER} coordinate real hermitian\n1 1 0\n", "got coordinate real hermitian"),
         (f"{BANNER} coordinate real symmetric\n2 3 0\n", "'2 3 0' is not the sizes of a symmetric"),
         (f"{BANNER} coordinate real general\n2 2\n", "'2 2' is not the sizes"),
+        (f"{BANNER} coordinate real general\n2 2 -1\n", "'2 2 -1' is not the sizes"),
+        (f"{BANNER} array pattern general\n1 1\n1\n", "got array pattern general"),
+        (f"{BANNER} coordinate real general\n3 3 1\n2.7 1 1\n", "row of an entry must be a whole"),
+        (f"{BANNER} coordinate real general\n3 3 1\n2 1.5 1\n", "column of an entry must be a"),
+        (f"{BANNER} coordinate integer general\n3 3 1\n2 1 0.5\n", "whole number, got 0.5"),
+        (f"{BANNER} array integer general\n1 1\n0.5\n", "whole number, got 0.5 in entry 1"),
+        (
+            f"{BANNER} coordinate real symmetric\n2 2 3\n1 1 1\n1 2 5\n2 1 5\n",
+            "must list one triangle, got entries in both, such as 1, 2",
+        ),
+        (f"{BANNER} coordinate real general\n1 1 1\n1 1 1\n1 1 1\n", "got more of 3"),
+        (
+            f"{BANNER} coordinate real general\n400000000 400000000 1\n1 1 1\n",
+            "400000000 x 400000000 is too large for 1 entries",
+        ),
+        (
+            f"{BANNER} coordinate real general\n3 3 1000000000000\n1 1 1\n",
+            "too short for 1000000000000 lines of 3 numbers",
+        ),
+        (f"{BANNER} array real general\n1000000 1000000\n1\n", "too short for 1000000000000"),
         (f"{BANNER} coordinate real general\n2 2 1\n1 3 1\n", "entry 1, 3 lies outside"),
         (f"{BANNER} coordinate real general\n2 2 1\n0 1 1\n", "entry 0, 1 lies outside"),
         (

@@ -19,6 +19,7 @@ from specialk_gpu._environment import package_versions
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._result import Candidate
 from specialk_gpu._storage import on_host
+from specialk_gpu._writing import write_text
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.diagnostics import (
     LN10,
@@ -145,7 +146,7 @@ def report(
     }
     template = resources.files("specialk_gpu.inspection").joinpath("templates/report.html")
     page = Template(template.read_text(encoding="utf-8")).substitute(fields)
-    Path(path).write_text(page, encoding="utf-8")
+    write_text(path, page)
 
 
 def _text(value: object) -> str:

@@ -1,203 +1,298 @@
-"""Readers for text files: delimited tables and Matrix Market, plain or compressed."""
+"""Reader for tables in text: .csv, .tsv and .txt, plain or compressed.
+
+`numpy.loadtxt` reads what is numbers throughout. Other tables go through the `csv` module cell by
+cell, because neither NumPy nor pandas says which cells of which columns are no numbers; pandas
+also fills up rows that are too short.
+"""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import itertools
-import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 import numpy as np
-from scipy import sparse
 
-__all__ = ["read_delimited", "read_matrix_market"]
+from specialk_gpu.io.dialect import NAMES, Dialect, dialect_of, is_blank, is_number
+from specialk_gpu.io.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
+
+__all__ = ["load_numbers", "read_delimited", "text_lines"]
+
+LONGEST_LINE = 1 << 26  # characters
+MOST_OF_GZIP = 100 << 20, 50  # bytes, and times the size of the file
+SAMPLE_LINES = 200
+SAMPLE_SIZE = 1 << 20
+BLOCK_CELLS = 1 << 17  # cells that are converted at once
+MOST_VALUES = 10_000  # different texts of a column that are remembered
 
 
-def read_delimited(
-    path: Path,
-    delimiter: str,
-    header: bool | None = None,  # noqa: FBT001 - as it is called
-) -> tuple[np.ndarray, list[str] | None]:
-    """Read a table of numbers separated by a delimiter; see `specialk_gpu.io.files.read_matrix`.
+class UnreadableError(ValueError):
+    """A text that is not UTF-8, or far larger than it may be."""
+
+
+def text_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a text file in UTF-8.
 
     Parameters
     ----------
     path : Path
         The file. It is decompressed if its name ends in ``.gz``.
-    delimiter : str
-        The separator between two cells.
-    header : bool, optional
-        Whether the first row holds names. By default this is detected.
 
-    Returns
-    -------
-    X : ndarray of shape (n_rows, n_columns), float64
-        The numbers.
-    names : list of str, or None
-        The first row, if it holds names.
+    Yields
+    ------
+    str
+        A line with its end.
 
     Raises
     ------
     ValueError
-        If a row is too long or too short, or a cell is not a number.
+        If the text is not UTF-8, a line is too long, or far more text comes out of a ``.gz`` file
+        than a table of that size holds.
     """
-    with _open_text(path) as stream:
-        line, cells = next(_rows(stream, delimiter), (0, []))
-    if header is None:
-        header = _is_header(cells)
-    skipped = line if header else 0
-    with _open_text(path) as stream:
-        body = itertools.islice(stream, skipped, None)
-        try:
-            X = _numbers(body, delimiter=delimiter, comments=None, quotechar='"')
-        except ValueError as error:  # its message names the cell, but not the line of the file
-            message = str(error)
-        else:
-            if len(X) and X.shape[1] == len(cells):
-                return X, cells if header else None
-            message = "it holds no data"
-    names = cells if header else range(1, len(cells) + 1)
-    with _open_text(path) as stream:
-        problem = _first_problem(_rows(stream, delimiter), names, skipped)
-    raise ValueError(problem or message)
+    compressed = path.suffix.lower() == ".gz"
+    most = MOST_OF_GZIP[0] + MOST_OF_GZIP[1] * path.stat().st_size
+    opened: Any = gzip.open if compressed else open
+    total = 0
+    stream = cast("TextIO", opened(path, "rt", encoding="utf-8-sig", newline=""))
+    with stream:
+        for number in itertools.count(1):
+            try:
+                line = stream.readline(LONGEST_LINE + 1)
+            except UnicodeDecodeError as error:
+                msg = f"it is not text in UTF-8, from about line {number} on ({error.reason}); "
+                msg += "save it as UTF-8"
+                raise UnreadableError(msg) from error
+            if not line:
+                return
+            total += len(line)
+            if len(line) > LONGEST_LINE:
+                msg = f"line {number} is longer than {LONGEST_LINE} characters"
+                raise UnreadableError(msg)
+            if compressed and total > most:
+                msg = f"it holds more than {most} characters, far more than tables of its size; "
+                msg += "decompress it first if that is right"
+                raise UnreadableError(msg)
+            yield line
 
 
-def _numbers(lines: Iterable[str], **options: Any) -> np.ndarray:
-    """Return lines of numbers as a matrix; this takes 10 s for 60,000 x 784 numbers."""
+def load_numbers(lines: Iterable[str], **options: Any) -> np.ndarray:
+    """Return lines of numbers as a matrix; this takes 10 s for 60,000 x 784 numbers.
+
+    Parameters
+    ----------
+    lines : iterable of str
+        The lines.
+    **options : object
+        Of `numpy.loadtxt`.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_columns), float64
+        The numbers.
+    """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*no data", category=UserWarning)
         return np.loadtxt(lines, ndmin=2, **options)
 
 
-def _open_text(path: Path) -> TextIO:
-    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
-    return cast("TextIO", opened(path, "rt", encoding="utf-8-sig", newline=""))
-
-
-def _rows(stream: TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) for every row that is not empty."""
-    reader = csv.reader(stream, delimiter=delimiter)
-    for cells in reader:
-        if cells:
-            yield reader.line_num, cells
-
-
-def _is_header(cells: list[str]) -> bool:
-    numbers = [_is_number(cell) for cell in cells]
-    if any(numbers) and not all(numbers):
-        name = cells[numbers.index(False)]
-        msg = f"its first row mixes numbers and names (such as {name!r}); "
-        msg += "set header=True or False (--header yes or no) to say whether it is a header"
-        raise ValueError(msg)
-    return not any(numbers)
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
-
-
-def _first_problem(
-    rows: Iterable[tuple[int, list[str]]], names: Sequence[str | int], skipped: int
-) -> str | None:
-    """Return a message that names the first wrong row or cell, or None if all are right."""
-    for line, cells in rows:
-        if line <= skipped:
-            continue
-        if len(cells) != len(names):
-            return f"line {line} has {len(cells)} columns, expected {len(names)}"
-        for name, cell in zip(names, cells, strict=True):
-            if not _is_number(cell):
-                return f"line {line}, column {name!r} holds {cell!r}, expected a number"
-    return None
-
-
-def read_matrix_market(path: Path) -> np.ndarray | sparse.csr_array:
-    """Read a real matrix in the Matrix Market format.
-
-    This replaces `scipy.io.mmread`: that of SciPy 1.17 reads beyond the end of a file that was cut
-    off within a line, and crashes the process.
+def read_delimited(
+    path: Path,
+    ending: str,
+    header: bool | None = None,  # noqa: FBT001 - as it is called
+    as_text: AsText = no_text,
+) -> Table:
+    """Read a table of text; see `specialk_gpu.io.files.read_matrix`.
 
     Parameters
     ----------
     path : Path
         The file. It is decompressed if its name ends in ``.gz``.
+    ending : {"csv", "tsv", "txt"}
+        The ending of its name, without ``.gz``.
+    header : bool, optional
+        Whether the first row holds names. By default this is detected.
+    as_text : callable
+        Tells from the names of all columns, and whether they stand in the file, which columns to
+        read as text.
 
     Returns
     -------
-    csr_array or ndarray of shape (n_rows, n_columns), float64
-        Sparse for the layout "coordinate", dense for the layout "array".
+    Table
+        What the file holds. Cells that are no numbers are faults of the table.
 
     Raises
     ------
     ValueError
-        If the file is damaged, complex, skew-symmetric or Hermitian.
+        If the table has no rows, or a row is too long or too short.
     """
-    with _open_text(path) as stream:
-        banner = stream.readline().lower().split()
-        if banner[:2] != ["%%matrixmarket", "matrix"] or len(banner) != 5:
-            msg = "not a Matrix Market file: its first line is not a Matrix Market banner"
-            raise ValueError(msg)
-        layout, field, symmetry = banner[2:]
-        if (
-            layout not in ("coordinate", "array")
-            or field not in ("real", "integer", "pattern")
-            or symmetry not in ("general", "symmetric")
-        ):
-            msg = "expected a coordinate or array file, real, integer or pattern, general or "
-            msg += f"symmetric, got {layout} {field} {symmetry}"
-            raise ValueError(msg)
-        sizes = next((line for line in stream if line.strip() and line[0] != "%"), "").strip()
-        body = _numbers(stream, comments="%")
-    shape, n_entries = _sizes(sizes, layout, symmetry)
-    expected = (n_entries, 1 if layout == "array" else 2 if field == "pattern" else 3)
-    if body.size != math.prod(expected) or body.shape not in (expected, (0, 1)):
-        msg = f"expected {expected[0]} lines of {expected[1]} numbers after the sizes {sizes!r}, "
-        msg += f"got {len(body)} of {body.shape[1]}"
+    dialect = dialect_of(_sample(text_lines(path)), ending, header)
+    line, cells = next(_rows(text_lines(path), dialect.separator), (0, []))
+    if dialect.header:
+        names, unnamed = unique_names(cells)
+    else:
+        names, unnamed = [str(i + 1) for i in range(len(cells))], set()
+    skipped = line if dialect.header else 0
+    texts = as_text(names, header=dialect.header)
+    if not texts:
+        X = _only_numbers(path, dialect, skipped)
+        if X is not None and X.shape[1] == len(names):
+            table = Table(X, names, names, dialect.header, unnamed)
+            blanks = np.isnan(X).sum(axis=0)
+            table.faults = {names[j]: Fault(int(blanks[j])) for j in np.flatnonzero(blanks)}
+            return table
+    body = itertools.dropwhile(
+        lambda row: row[0] <= skipped, _rows(text_lines(path), dialect.separator)
+    )
+    table = _by_cell(body, names, texts, dialect)
+    table.header, table.unnamed = dialect.header, unnamed
+    return table
+
+
+def _sample(lines: Iterable[str]) -> list[str]:
+    """Return the first lines: two at least, and no more once they are long."""
+    sample: list[str] = []
+    size = 0
+    for line in itertools.islice(lines, SAMPLE_LINES):
+        sample.append(line)
+        size += len(line)
+        if len(sample) > 1 and size > SAMPLE_SIZE:
+            break
+    return sample
+
+
+def _rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) for every row that is not empty."""
+    blank = separator == " "
+    if blank:
+        lines = (line.strip(" \t\r\n") + "\n" for line in lines)
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=blank)
+    for cells in reader:
+        if cells:
+            yield reader.line_num, cells
+
+
+def _only_numbers(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | None:
+    """Return the matrix if all rows are numbers, else None."""
+    lines = itertools.islice(text_lines(path), skipped, None)
+    separator = None if dialect.separator == " " else dialect.separator
+    if dialect.comma:
+        lines = (_with_points(line) for line in lines)
+    try:
+        X = load_numbers(lines, delimiter=separator, comments=None, quotechar='"')
+    except UnreadableError:
+        raise
+    except ValueError:  # its message does not name the line of the file
+        return None
+    return X if len(X) else None
+
+
+def _with_points(line: str) -> str:
+    if "." in line:
+        msg = "decimal commas and points are mixed"
         raise ValueError(msg)
-    if layout == "array":
-        return _dense(body[:, 0], shape, symmetry)
-    return _sparse(body.reshape(expected), shape, symmetry)
+    return line.replace(",", ".")
 
 
-def _sizes(line: str, layout: str, symmetry: str) -> tuple[tuple[int, int], int]:
-    """Return the shape and the number of entries that the file must hold."""
-    numbers = tuple(map(int, line.split()))
-    oblong = symmetry == "symmetric" and len(set(numbers[:2])) > 1
-    if len(numbers) != (3 if layout == "coordinate" else 2) or oblong:
-        msg = f"the line {line!r} is not the sizes of a {symmetry} matrix in layout {layout}"
+@dataclass
+class _Column:
+    """One column while it is read."""
+
+    blocks: list[np.ndarray] = field(default_factory=list)
+    fault: Fault = field(default_factory=Fault)
+    comma: str = ""  # the first cell with a decimal comma
+    point: str = ""
+
+    def add(self, cells: tuple[str, ...], lines: list[int], *, commas: bool) -> None:
+        """Convert cells to numbers, and count those that are none."""
+        joined = "\n".join(cells)
+        if commas and not self.point and "." in joined:
+            self.point = next((c for c in cells if "." in c and is_number(c)), "")
+        try:
+            values = np.array(list(map(float, cells)))
+        except ValueError:
+            values = None
+        if values is None or "_" in joined:
+            values = np.array(
+                [self._number(c, line, commas=commas) for c, line in zip(cells, lines, strict=True)]
+            )
+        else:
+            self.fault.blanks += int(np.isnan(values).sum())
+        self.blocks.append(values)
+
+    def _number(self, cell: str, line: int, *, commas: bool) -> float:
+        if is_blank(cell):
+            self.fault.blanks += 1
+            return np.nan
+        if is_number(cell):
+            return float(cell)
+        if commas and is_number(cell, comma=True):
+            self.comma = self.comma or cell
+            return float(cell.replace(",", "."))
+        fault = self.fault
+        if not fault.wrong:
+            fault.where, fault.example = f"line {line}, ", cell
+        fault.wrong += 1
+        if len(fault.values) < MOST_VALUES:
+            fault.values.add(cell.strip())
+        return np.nan
+
+
+def _by_cell(
+    rows: Iterable[tuple[int, list[str]]],
+    names: list[str],
+    as_text: Collection[str],
+    dialect: Dialect,
+) -> Table:
+    """Return a table of cells that need not be numbers."""
+    columns = {name: _Column() for name in names if name not in as_text}
+    text: dict[str, list[str]] = {name: [] for name in names if name in as_text}
+    commas, n_rows = dialect.separator != ",", 0
+    rows = iter(rows)
+    while block := list(itertools.islice(rows, max(1, BLOCK_CELLS // max(1, len(names))))):
+        for line, cells in block:
+            if len(cells) != len(names):
+                sign = NAMES.get(dialect.separator, repr(dialect.separator))
+                msg = f"line {line} has {len(cells)} columns, expected {len(names)} (separated by "
+                msg += f"{sign})"
+                raise ValueError(msg)
+        lines = [line for line, _ in block]
+        n_rows += len(block)
+        for name, cells in zip(names, zip(*(c for _, c in block), strict=True), strict=True):
+            if name in text:
+                text[name] += ["" if is_blank(cell) else cell.strip() for cell in cells]
+            else:
+                columns[name].add(cells, lines, commas=commas)
+    if not n_rows:
+        msg = "it holds no data"
         raise ValueError(msg)
-    if layout == "coordinate":
-        return (numbers[0], numbers[1]), numbers[2]
-    n_rows, n_columns = numbers
-    n_entries = n_rows * (n_rows + 1) // 2 if symmetry == "symmetric" else n_rows * n_columns
-    return (n_rows, n_columns), n_entries
+    _refuse_mixed_decimals(columns)
+    X = np.empty((n_rows, len(columns)))
+    for j, column in enumerate(columns.values()):
+        X[:, j] = np.concatenate(column.blocks)
+        column.blocks.clear()
+        fault = column.fault
+        if fault.wrong >= FEWEST_ROWS:
+            fault.distinct = len(fault.values) == min(fault.wrong, MOST_VALUES)
+    faults = {
+        name: column.fault
+        for name, column in columns.items()
+        if column.fault.blanks or column.fault.wrong
+    }
+    return Table(X, list(columns), names, text=text, faults=faults)
 
 
-def _dense(values: np.ndarray, shape: tuple[int, int], symmetry: str) -> np.ndarray:
-    if symmetry == "general":
-        return values.reshape(shape, order="F")
-    X = np.zeros(shape)
-    X[np.triu_indices(shape[0])] = values  # the lower triangle by columns = the upper by rows
-    return X + np.triu(X, 1).T
-
-
-def _sparse(entries: np.ndarray, shape: tuple[int, int], symmetry: str) -> sparse.csr_array:
-    i, j = entries[:, :2].T.astype(np.int64) - 1
-    outside = np.flatnonzero((i < 0) | (j < 0) | (i >= shape[0]) | (j >= shape[1]))
-    if outside.size:
-        msg = f"entry {i[outside[0]] + 1}, {j[outside[0]] + 1} lies outside the shape {shape}"
+def _refuse_mixed_decimals(columns: dict[str, _Column]) -> None:
+    numbers = {name: column for name, column in columns.items() if not column.fault.wrong}
+    commas = [(name, column.comma) for name, column in numbers.items() if column.comma]
+    points = [(name, column.point) for name, column in numbers.items() if column.point]
+    if commas and points:
+        msg = (
+            f"it mixes decimal commas and points: column {commas[0][0]!r} holds {commas[0][1]!r}, "
+            f"column {points[0][0]!r} holds {points[0][1]!r}"
+        )
         raise ValueError(msg)
-    values = entries[:, 2] if entries.shape[1] == 3 else np.ones(len(entries))
-    if symmetry == "symmetric":
-        mirrored = i != j
-        values = np.concatenate([values, values[mirrored]])
-        i, j = np.concatenate([i, j[mirrored]]), np.concatenate([j, i[mirrored]])
-    return sparse.coo_array((values, (i, j)), shape=shape).tocsr()

@@ -1,0 +1,344 @@
+"""What is done with the columns of a table before they are clustered, and again with new rows.
+
+A `Preparation` is fitted to one table and kept with the model, so that new rows get the same
+columns, the fitted medians, the fitted scale and the fitted categories.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from specialk_gpu._warn import warn
+from specialk_gpu.io.choice import Choice
+from specialk_gpu.io.table import Table, listed, option, refuse_faults
+
+__all__ = ["Preparation", "Prepared"]
+
+
+@dataclass
+class Prepared:
+    """Rows that are ready to be clustered.
+
+    Attributes
+    ----------
+    X : ndarray or csr_array
+        The rows.
+    names : list of str or None
+        Names of its columns, if the file has names.
+    kept : ndarray of int, or None
+        Which rows of the file they are; None for all.
+    n_rows : int
+        The number of rows in the file.
+    ids : list of str or None
+        The ids of all rows of the file.
+    """
+
+    X: np.ndarray | sparse.csr_array
+    names: list[str] | None
+    kept: np.ndarray | None
+    n_rows: int
+    ids: list[str] | None
+
+    def for_all_rows(self, labels: np.ndarray) -> np.ndarray:
+        """Return labels for all rows of the file: -1 for those that were dropped."""
+        if self.kept is None:
+            return labels
+        full = np.full(self.n_rows, -1, labels.dtype)
+        full[self.kept] = labels
+        return full
+
+
+@dataclass
+class Preparation:
+    """What was done with the fitted table.
+
+    Attributes
+    ----------
+    order : list of str
+        All columns of the fitted file.
+    header : bool
+        Whether the file had names.
+    columns : list of str
+        The columns that were used.
+    left_out : list of str
+        Columns of the file that were not used.
+    id_column : str or None
+        The column of ids.
+    one_hot : dict of str to list of str
+        The values of each column that was replaced by columns of 0 and 1.
+    missing : str or None
+        What was done with blanks: "drop", "median" or None.
+    medians : dict of str to float
+        What fills blanks.
+    scale : str or None
+        "standard", "robust" or None.
+    center, width : dict of str to float
+        What is subtracted from each column, and by what it is divided.
+    """
+
+    order: list[str] = field(default_factory=list)
+    header: bool = False
+    columns: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    id_column: str | None = None
+    one_hot: dict[str, list[str]] = field(default_factory=dict)
+    missing: str | None = None
+    medians: dict[str, float] = field(default_factory=dict)
+    scale: str | None = None
+    center: dict[str, float] = field(default_factory=dict)
+    width: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, table: Table, choice: Choice) -> tuple[Self, Prepared]:
+        """Prepare a table, and learn what to do with new rows.
+
+        Parameters
+        ----------
+        table : Table
+            What was read, without its row numbers.
+        choice : Choice
+            What the user asks for; it was checked.
+
+        Returns
+        -------
+        preparation : Preparation
+        prepared : Prepared
+
+        Raises
+        ------
+        ValueError
+            If no column is left, or columns are not numbers.
+        """
+        columns = [name for name in choice.used(table.order) if name not in table.left_out]
+        table.keep(columns)
+        if not columns:
+            msg = "no column is left to use"
+            raise ValueError(msg)
+        refuse_faults(table, filled=choice.missing is not None)
+        own = cls(
+            order=table.order,
+            header=table.header,
+            columns=columns,
+            left_out=[name for name in table.order if name not in columns],
+            id_column=choice.id_column,
+            missing=choice.missing,
+            scale=choice.scale,
+        )
+        kept = own._rows_to_keep(table)
+        X = table.X if kept is None else table.X[kept]
+        for name in choice.one_hot:
+            own.one_hot[name] = sorted({x for x in _of_rows(table.text[name], kept) if x})
+        if choice.missing == "median":
+            own.medians = {name: _median(X[:, j], name) for j, name in enumerate(table.names)}
+        if choice.scale:
+            for j, name in enumerate(table.names):
+                own.center[name], own.width[name] = _scale(_known(X[:, j]), choice.scale)
+        return own, own._apply(table, kept)
+
+    def _rows_to_keep(self, table: Table) -> np.ndarray | None:
+        """Return the rows without blanks if those with blanks are to be dropped."""
+        texts = [table.text[name] for name in table.text if name in self.columns]
+        blank = np.zeros(table.X.shape[0], bool)
+        for column in texts:
+            blank |= np.array([not cell for cell in column], bool)
+        if self.missing is None and blank.any():
+            msg = f"there are {blank.sum()} blanks in the columns {listed(table.text)}; "
+            msg += "add --missing median (no category), or --missing drop"
+            raise ValueError(msg)
+        if self.missing != "drop":
+            return None
+        if table.X.dtype.kind == "f":
+            blank |= np.isnan(table.X).any(axis=1)
+        if not blank.any():
+            return None
+        if blank.all():
+            msg = "every row has a blank, so --missing drop leaves no row"
+            raise ValueError(msg)
+        count = int(blank.sum())
+        noun = "row with blanks is" if count == 1 else "rows with blanks are"
+        warn(f"{count} {noun} left out, and labelled -1 in the labels", UserWarning)
+        return np.flatnonzero(~blank)
+
+    def apply(self, table: Table) -> Prepared:
+        """Prepare new rows as the fitted ones were.
+
+        Parameters
+        ----------
+        table : Table
+            New rows, with the columns of the fit.
+
+        Returns
+        -------
+        Prepared
+            The rows.
+
+        Raises
+        ------
+        ValueError
+            If the columns are not those of the fit, or are not numbers.
+        """
+        self._match(table)
+        refuse_faults(table, filled=self.missing is not None)
+        return self._apply(table, self._rows_to_keep(table))
+
+    def _match(self, table: Table) -> None:
+        """Give the columns of new rows the names of the fit, and leave out the others."""
+        if not (self.header and table.header):
+            own = self.order if len(table.order) == len(self.order) else self.columns
+            if len(table.order) != len(own):
+                msg = f"expected {len(self.columns)} columns, as in the fit, got {len(table.order)}"
+                raise ValueError(msg)
+            new = dict(zip(table.order, own, strict=True))
+            table.names = [new[name] for name in table.names]
+            table.faults = {new[name]: fault for name, fault in table.faults.items()}
+            table.text = {new[name]: cells for name, cells in table.text.items()}
+            table.order = list(own)
+        given = [n for n in table.order if n not in (*self.left_out, *table.left_out)]
+        if given != self.columns:
+            msg = f"the columns must be those of the fit, {', '.join(self.columns)}, got "
+            msg += ", ".join(given)
+            raise ValueError(msg)
+        table.keep(self.columns)
+
+    def as_text(self, order: list[str], *, header: bool) -> list[str]:
+        """Return which columns of new rows are to be read as text.
+
+        Parameters
+        ----------
+        order : list of str
+            The columns of the new file.
+        header : bool
+            Whether these are names.
+
+        Returns
+        -------
+        list of str
+            Names as in `order`.
+        """
+        texts = (*self.one_hot, *((self.id_column,) if self.id_column is not None else ()))
+        if self.header and header:
+            return [name for name in order if name in texts]
+        own = self.order if len(order) == len(self.order) else self.columns
+        return [given for given, name in zip(order, own, strict=False) if name in texts]
+
+    def _apply(self, table: Table, kept: np.ndarray | None) -> Prepared:
+        X = table.X if kept is None else table.X[kept]
+        ids = table.text.get(self.id_column) if self.id_column is not None else None
+        if self.medians or self.scale:
+            X = X.astype(np.float64)  # a copy
+            for j, name in enumerate(table.names):
+                if self.medians:
+                    X[np.isnan(X[:, j]), j] = self.medians[name]
+                if self.scale:
+                    X[:, j] = (X[:, j] - self.center[name]) / self.width[name]
+        names: list[str] = list(table.names)
+        if self.one_hot:
+            names, X = self._with_categories(table, X, kept)
+        return Prepared(X, names if self.header else None, kept, table.X.shape[0], ids)
+
+    def _with_categories(
+        self, table: Table, X: np.ndarray, kept: np.ndarray | None
+    ) -> tuple[list[str], np.ndarray]:
+        """Put columns of 0 and 1 where the columns of text were."""
+        names: list[str] = []
+        blocks: list[np.ndarray] = []
+        for name in self.columns:
+            if name not in self.one_hot:
+                names.append(name)
+                blocks.append(np.asarray(X[:, [table.names.index(name)]], dtype=np.float64))
+                continue
+            values, categories = _of_rows(table.text[name], kept), self.one_hot[name]
+            unknown = sorted({value for value in values if value and value not in categories})
+            if unknown:
+                warn(
+                    f"column {name!r} holds {listed(unknown)}, which no fitted row has: no "
+                    "category is set",
+                    UserWarning,
+                )
+            names += [f"{name}={category}" for category in categories]
+            blocks.append(np.array([[v == c for c in categories] for v in values], np.float64))
+        return names, np.hstack(blocks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the content as values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Any) -> Self:
+        """Rebuild a preparation from `to_json`.
+
+        Raises
+        ------
+        ValueError
+            If the content is not that of a preparation.
+        """
+        expected = {one.name for one in fields(cls)}
+        if not isinstance(content, dict) or set(content) != expected or not _is_valid(content):
+            msg = "what the model holds about its columns is damaged, or of another version"
+            raise ValueError(msg)
+        return cls(**content)
+
+
+def _is_valid(content: dict[str, Any]) -> bool:
+    """Return whether all values have the types of a preparation."""
+
+    def are_names(value: Any) -> bool:
+        return isinstance(value, list) and all(isinstance(name, str) for name in value)
+
+    def are_numbers(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            isinstance(number, (int, float)) and math.isfinite(number) for number in value.values()
+        )
+
+    columns, one_hot = content["columns"], content["one_hot"]
+    if not are_names(columns) or not isinstance(one_hot, dict):
+        return False
+    numbers = set(columns) - set(one_hot)
+    return (
+        all(are_names(value) for value in (content["order"], content["left_out"]))
+        and all(are_names(value) for value in one_hot.values())
+        and all(are_numbers(content[name]) for name in ("medians", "center", "width"))
+        and isinstance(content["header"], bool)
+        and isinstance(content["id_column"], (str, type(None)))
+        and content["missing"] in (None, "drop", "median")
+        and content["scale"] in (None, "standard", "robust")
+        and (content["missing"] != "median" or set(content["medians"]) == numbers)
+        and (content["scale"] is None or set(content["center"]) == numbers)
+        and set(content["center"]) == set(content["width"])
+        and all(content["width"].values())
+    )
+
+
+def _known(column: np.ndarray) -> np.ndarray:
+    return column[~np.isnan(column)] if column.dtype.kind == "f" else column
+
+
+def _median(column: np.ndarray, name: str) -> float:
+    known = _known(column)
+    if not len(known):
+        msg = f"column {name!r} has no number, so it has no median: {option('--drop', [name])}"
+        raise ValueError(msg)
+    return float(np.median(known))
+
+
+def _scale(column: np.ndarray, how: str) -> tuple[float, float]:
+    """Return the centre and the width of a column; a constant column has width 1."""
+    column = column.astype(np.float64)
+    if not len(column):
+        return 0.0, 1.0
+    if column.min() == column.max():  # its standard deviation may be a rounding error
+        return float(column[0]), 1.0
+    if how == "standard":
+        return float(column.mean()), float(column.std())
+    low, middle, high = np.percentile(column, [25, 50, 75])
+    # Quartiles that are equal say nothing of the other values.
+    return float(middle), float(high - low) or float(column.std())
+
+
+def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:
+    return cells if kept is None else [cells[i] for i in kept.tolist()]

@@ -1,0 +1,373 @@
+"""Tables: named columns of numbers and text, with what is wrong in them."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import warnings
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from specialk_gpu import _stages
+from specialk_gpu._result import ScaleWarning
+from specialk_gpu._warn import warn
+from specialk_gpu.backend import get_backend
+
+__all__ = [
+    "FEWEST_ROWS",
+    "MOST_CATEGORIES",
+    "AsText",
+    "Fault",
+    "Table",
+    "leave_out_row_numbers",
+    "listed",
+    "option",
+]
+__all__ += ["no_text", "refuse_faults", "unique_names", "warn_of_ids", "warn_of_scales"]
+
+MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
+FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
+_ROW_NUMBER_NAMES = frozenset(
+    [
+        "index",
+        "idx",
+        "id",
+        "ids",
+        "row",
+        "rows",
+        "rowid",
+        "rownum",
+        "rownumber",
+        "rowname",
+        "rownames",
+        "rowindex",
+        "nr",
+        "no",
+        "num",
+        "number",
+        "unnamed0",
+        "level0",
+        "obs",
+        "zeile",
+        "lfdnr",
+    ]
+)
+
+
+class AsText(Protocol):
+    """Which columns of a table to read as text."""
+
+    def __call__(self, order: list[str], *, header: bool) -> Collection[str]:
+        """Return these columns, given all columns and whether their names stand in the file."""
+        ...
+
+
+def no_text(order: list[str], *, header: bool) -> tuple[str, ...]:  # noqa: ARG001 - an `AsText`
+    """Choose no column of a table to be read as text."""
+    return ()
+
+
+@dataclass
+class Fault:
+    """What keeps a column from being numbers.
+
+    Attributes
+    ----------
+    blanks : int
+        Cells without a value.
+    wrong : int
+        Cells with something else than a number.
+    where, example : str
+        Where the first of these is, and its text.
+    values : set of str
+        The different texts, up to `MOST_CATEGORIES` + 1.
+    distinct : bool
+        Whether no text occurs twice, as far as that is known.
+    """
+
+    blanks: int = 0
+    wrong: int = 0
+    where: str = ""
+    example: str = ""
+    values: set[str] = field(default_factory=set)
+    distinct: bool = False
+
+
+@dataclass
+class Table:
+    """The content of a file.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_samples, n_columns)
+        The columns of numbers. NaN stands for a blank, and for what is no number.
+    names : list of str
+        The names of these columns; numbers from 1 if the file has no names.
+    order : list of str
+        The names of all columns in the file.
+    header : bool
+        Whether the names stand in the file.
+    unnamed : set of str
+        The columns without a name of their own.
+    text : dict of str to list of str
+        The columns that were asked for as text.
+    faults : dict of str to Fault
+        The columns of `X` that are not numbers throughout.
+    left_out : list of str
+        Columns of row numbers, which were taken out of `X`.
+    """
+
+    X: np.ndarray
+    names: list[str]
+    order: list[str]
+    header: bool = False
+    unnamed: set[str] = field(default_factory=set)
+    text: dict[str, list[str]] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+    def keep(self, names: Collection[str]) -> None:
+        """Take all columns of numbers out of the table but these.
+
+        Parameters
+        ----------
+        names : collection of str
+            The columns to keep; the order of the file stays.
+        """
+        if set(self.names) <= set(names):
+            return
+        chosen = [i for i, name in enumerate(self.names) if name in names]
+        self.X = self.X[:, chosen]
+        self.names = [self.names[i] for i in chosen]
+        self.faults = {name: fault for name, fault in self.faults.items() if name in names}
+
+
+def unique_names(cells: Sequence[str]) -> tuple[list[str], set[str]]:
+    """Return a different name for each column, and which of them had none.
+
+    Parameters
+    ----------
+    cells : list of str
+        The names in the file. A second "a" becomes "a.1"; a blank third one, "column 3".
+
+    Returns
+    -------
+    names : list of str
+        The names.
+    unnamed : set of str
+        Those that were blank.
+    """
+    names: list[str] = []
+    taken: set[str] = set()
+    unnamed: set[str] = set()
+    for i, cell in enumerate(cells):
+        stem = name = cell.strip() or f"column {i + 1}"
+        count = 0
+        while name in taken:
+            count += 1
+            name = f"{stem}.{count}"
+        if not cell.strip():
+            unnamed.add(name)
+        names.append(name)
+        taken.add(name)
+    return names, unnamed
+
+
+def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
+    """Take row numbers out of a table, and warn of that.
+
+    A column is taken for row numbers if it counts 0, 1, 2, … or 1, 2, 3, …, and has no name or one
+    such as "index", "id" or "row". Without a header that holds for the first column only. The only
+    column of a table stays.
+
+    Parameters
+    ----------
+    table : Table
+        The table; it is changed.
+    wanted : collection of str
+        Columns that the user has named, and that stay.
+    """
+    found = []
+    for j, name in enumerate(table.names):
+        plain = re.sub(r"[^a-z0-9]", "", name.lower())
+        if table.header:
+            candidate = name in table.unnamed or plain in _ROW_NUMBER_NAMES
+        else:
+            candidate = name == "1" and table.X.shape[0] >= FEWEST_ROWS
+        if candidate and name not in wanted and name not in table.faults and _counts(table.X[:, j]):
+            found.append(name)
+    if not found or len(found) + len(table.text) >= len(table.order):
+        return
+    for name in found:
+        nameless = name in table.unnamed or not table.header
+        shown = f"column {table.order.index(name) + 1}" if nameless else f"column {name!r}"
+        warn(
+            f"{shown} counts the rows and is left out (to keep it, name all columns by --columns)",
+            UserWarning,
+        )
+    table.keep([name for name in table.names if name not in found])
+    table.left_out += found
+
+
+def _counts(column: np.ndarray) -> bool:
+    n = len(column)
+    return n > 1 and column[0] in (0, 1) and np.array_equal(column, np.arange(n) + column[0])
+
+
+def warn_of_ids(table: Table, wanted: Collection[str]) -> None:
+    """Warn of columns that may be ids: whole numbers, no two of them equal.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    wanted : collection of str
+        Columns that the user has named.
+    """
+    if table.X.shape[0] < FEWEST_ROWS or len(table.names) < 2:
+        return
+    found = []
+    for j, name in enumerate(table.names):
+        column = table.X[:, j]
+        few = column[:1000]  # enough to see for most columns
+        if name in wanted or name in table.faults or len(np.unique(few)) < len(few):
+            continue
+        with np.errstate(invalid="ignore"):
+            whole = bool((column == np.trunc(column)).all())
+        if whole and len(np.unique(column)) == len(column):
+            found.append(name)
+    if found:
+        noun = "column" if len(found) == 1 else "columns"
+        verb = "is" if len(found) == 1 else "are"
+        warn(
+            f"{noun} {listed(found)} may be ids, for all values are different whole numbers, but "
+            f"{verb} used: leave out by {option('--drop', found)}, or keep by --columns",
+            UserWarning,
+        )
+
+
+def warn_of_scales(table: Table) -> None:
+    """Warn by name of columns whose spreads are so different that the widest decide alone.
+
+    The rule is that of the estimator, which knows no names.
+
+    Parameters
+    ----------
+    table : Table
+        The table, whose columns are not scaled.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _stages.warn_of_scales(get_backend("numpy"), table.X)
+    if not any(issubclass(one.category, ScaleWarning) for one in caught):
+        return
+    spreads = [_deviation(table.X[:, j]) for j in range(len(table.names))]
+    widest = max(range(len(spreads)), key=spreads.__getitem__)
+    narrowest = min((j for j in range(len(spreads)) if spreads[j] > 0), key=spreads.__getitem__)
+    wide, narrow = table.names[widest], table.names[narrowest]
+    warn(
+        f"the columns have very different spreads, a standard deviation of {spreads[widest]:,.5g} "
+        f"in {wide!r} and of {spreads[narrowest]:,.5g} in {narrow!r}, so the widest decide alone: "
+        f"consider --scale standard, or {option('--drop', [wide])}",
+        ScaleWarning,
+    )
+
+
+def _deviation(column: np.ndarray) -> float:
+    known = column[np.isfinite(column)]
+    if not len(known) or known.min() == known.max():
+        return 0.0
+    return float(known.std(dtype=np.float64))
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names in quotes, at most five of them.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The names.
+
+    Returns
+    -------
+    str
+        Such as ``'a', 'b'``.
+    """
+    names = list(names)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(map(repr, names[:5])) + more
+
+
+def option(flag: str, names: Iterable[str]) -> str:
+    """Return an option of the command line with a list of names, quoted for the shell.
+
+    Parameters
+    ----------
+    flag : str
+        The option.
+    names : iterable of str
+        Its value.
+
+    Returns
+    -------
+    str
+        Such as ``--drop a,b``.
+    """
+    quoted = [
+        '"{}"'.format(name.replace('"', '""')) if set(name) & set(',"\r\n') else name
+        for name in names
+    ]
+    return f"{flag} {shlex.quote(','.join(quoted))}"
+
+
+def refuse_faults(table: Table, *, filled: bool) -> None:
+    """Raise an error that lists all columns that are not numbers, and all blanks.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    filled : bool
+        Whether blanks are allowed, because they will be filled or dropped.
+
+    Raises
+    ------
+    ValueError
+        If there are any.
+    """
+    wrong = {name: fault for name, fault in table.faults.items() if fault.wrong}
+    blanks = {name: f.blanks for name, f in table.faults.items() if f.blanks and name not in wrong}
+    told = []
+    for name, fault in wrong.items():
+        cells = "1 such cell" if fault.wrong == 1 else f"{fault.wrong} such cells"
+        told.append(
+            f"{fault.where}column {name!r} holds {fault.example!r}, expected a number ({cells})"
+        )
+    if blanks and not filled:
+        counts = ", ".join(f"{count} in column {name!r}" for name, count in blanks.items())
+        told.append(f"there are blanks, {counts}")
+    if not told:
+        return
+    ids = [name for name, fault in wrong.items() if fault.distinct][:1]
+    n = table.X.shape[0]
+    empty = [name for name, count in blanks.items() if count == n]
+    drops = [name for name in (*wrong, *empty) if name not in ids]
+    groups = [
+        name
+        for name, fault in wrong.items()
+        if name not in ids and len(fault.values) <= MOST_CATEGORIES and 2 * fault.wrong > n
+    ]
+    helps = [option("--id-column", ids)] if ids else []
+    helps += [option("--drop", drops)] if drops else []
+    instead = [option("--one-hot", groups)] if groups else []
+    if len(blanks) > len(empty) and not filled:
+        helps.append("--missing median")
+        instead.append("--missing drop")
+    advice = f"add {' '.join(helps)}"
+    if instead:
+        advice += f" (or {', '.join(instead)})"
+    msg = f"{'; '.join(told)}; {advice}"
+    raise ValueError(msg)

@@ -1,0 +1,553 @@
+"""Tables as people have them: headers, row numbers, blanks, text, scales; predict does the same."""
+
+import json
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from scipy import sparse
+
+from specialk_gpu import SpecialK
+from specialk_gpu.cli import main
+from specialk_gpu.datasets import make_shape
+from specialk_gpu.io import read_labels, read_matrix
+
+ROW_NUMBERS = "counts the rows and is left out"
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    rng = np.random.default_rng(0)
+    y = rng.permutation(np.repeat([0, 1, 2], 100))
+    return np.array([[0, 0], [12, 0], [0, 12]])[y] + rng.normal(size=(300, 2)), y
+
+
+@pytest.fixture
+def run(capsys):
+    def call(*arguments):
+        code = main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        return code, out, err.splitlines()
+
+    return call
+
+
+def write(path, text, encoding="utf-8"):
+    path.write_text(text, encoding=encoding)
+    return path
+
+
+def r_csv(path, X):
+    """Write what `write.csv` of R does."""
+    lines = ['"","x","y"', *(f'"{i + 1}",{a!r},{b!r}' for i, (a, b) in enumerate(X.tolist()))]
+    return write(path, "\n".join(lines) + "\n")
+
+
+def excel_csv(path, X):
+    """Write what a German Excel does: semicolons, decimal commas, a byte order mark, blanks."""
+    frame = pd.DataFrame({"Kunde": [f"K{i:04d}" for i in range(len(X))], "Größe": X[:, 0]})
+    frame["Alter"], frame["Ort"] = X[:, 1], np.resize(["Köln", "Ulm", "Jena, Süd"], len(X))
+    frame.loc[[3, 50], "Größe"] = np.nan
+    frame.loc[7, "Alter"] = np.nan
+    frame.to_csv(path, sep=";", decimal=",", index=False, encoding="utf-8-sig")
+    return path
+
+
+def same_partition(a, b):
+    return len({*zip(a.tolist(), b.tolist(), strict=True)}) == len(set(a)) == len(set(b))
+
+
+# -- three exports --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [["x", "y"], None])
+def test_the_csv_of_pandas_gives_three_clusters_without_its_row_numbers(
+    tmp_path, run, blobs, names
+):
+    X, y = blobs
+    pd.DataFrame(X, columns=names).to_csv(tmp_path / "x.csv")
+    code, out, err = run("fit", tmp_path / "x.csv", "--quiet", "--output", tmp_path / "l.csv")
+    assert code == 0
+    assert out.startswith("k = 3 clusters")
+    assert len(err) == 1
+    assert f"column 1 {ROW_NUMBERS}" in err[0]
+    assert same_partition(read_labels(tmp_path / "l.csv"), y)
+
+
+def test_the_csv_of_r_gives_three_clusters_without_its_row_names(tmp_path, run, blobs):
+    X, y = blobs
+    path = r_csv(tmp_path / "x.csv", X)
+    code, _, err = run("fit", path, "--quiet", "--output", tmp_path / "l.csv")
+    assert code == 0
+    assert len(err) == 1
+    assert f"column 1 {ROW_NUMBERS}" in err[0]
+    assert same_partition(read_labels(tmp_path / "l.csv"), y)
+
+
+def test_the_csv_of_a_german_excel_gives_three_clusters_by_the_command_that_the_error_names(
+    tmp_path, run, blobs
+):
+    X, y = blobs
+    path = excel_csv(tmp_path / "x.csv", X)
+    code, _, err = run("fit", path)
+    assert code == 2
+    assert len(err) == 1
+    assert "line 2, column 'Kunde' holds 'K0000', expected a number (300 such cells)" in err[0]
+    assert "column 'Ort' holds 'Köln', expected a number (300 such cells)" in err[0]
+    assert "there are blanks, 2 in column 'Größe', 1 in column 'Alter'" in err[0]
+    advice, _, instead = err[0].partition("; add ")[2].partition(" (or ")
+    assert instead == "--one-hot Ort, --missing drop)"
+    output = ["--output", tmp_path / "l.csv", "--quiet"]
+    code, out, err = run("fit", path, *shlex.split(advice), *output)
+    assert (code, err) == (0, [])
+    assert out.startswith("k = 3 clusters")
+    full = np.setdiff1d(np.arange(300), [3, 7, 50])  # a median can lie in another cluster
+    assert same_partition(read_labels(tmp_path / "l.csv")[full], y[full])
+    lines = (tmp_path / "l.csv").read_text().splitlines()
+    assert lines[0] == "Kunde,label"
+    assert [line.split(",")[0] for line in lines[1:]] == [f"K{i:04d}" for i in range(300)]
+
+
+# -- separators, decimals, headers ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.csv", "a;b\n1,5;2\n3;4,25\n"),
+        ("x.csv", "\ufeffa;b\n1,5;2\n3;4,25\n"),
+        ("x.csv", "a;b\n1.5;2\n3;4.25\n"),
+        ("x.csv", "a\tb\n1,5\t2\n3\t4,25\n"),
+        ("x.csv", "a|b\n1.5|2\n3|4.25\n"),
+        ("x.tsv", "a,b\n1.5,2\n3,4.25\n"),
+        ("x.txt", "a b\n1.5 2\n3 4.25\n"),
+        ("x.txt", "  a    b\n  1.5  2\n  3    4.25  \n"),
+        ("x.txt", "1.5 2\n3   4.25\n"),
+        ("x.txt", "a\tb\n1,5\t2\n3\t4,25\n"),
+        ("x.csv", '"a";"b"\r\n"1,5";"2"\r\n"3";"4,25"\r\n'),
+        ("x.csv", "1,5;2\n3;4,25"),
+    ],
+)
+def test_separator_and_decimal_sign_are_found(tmp_path, name, text):
+    path = write(tmp_path / name, text)
+    np.testing.assert_array_equal(read_matrix(path), [[1.5, 2], [3, 4.25]])
+
+
+def test_decimal_commas_far_down_are_found(tmp_path):
+    path = write(tmp_path / "x.csv", "a;b\n" + "1;2\n" * 1000 + "1,5;2\n")
+    assert read_matrix(path)[-1].tolist() == [1.5, 2]
+
+
+def test_commas_and_points_in_one_file_are_refused(tmp_path):
+    path = write(tmp_path / "x.csv", "a;b\n1,5;2.5\n3;4\n")
+    message = "mixes decimal commas and points: column 'a' holds '1,5', column 'b' holds '2.5'"
+    with pytest.raises(ValueError, match=message):
+        read_matrix(path)
+    path = write(tmp_path / "y.csv", "a;b\n1.234,5;2\n3;4\n")
+    with pytest.raises(ValueError, match=r"column 'a' holds '1\.234,5', expected a number"):
+        read_matrix(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0,1,2\n0.5,1.5,2.5\n3.5,4.5,5.5\n", "they count from 0"),
+        ("1,2\n7,5\n6,5\n", "they count from 1"),
+        ('"0","1"\n7,5\n6,5\n', "they count from 0"),
+        ('"7","9"\n7,5\n6,5\n', "they alone are quoted"),
+        ("2019,2020,2021\n1,2,3\n4,5,6\n", "they look like years"),
+        ("17,4\n0.5,1.5\n2.5,0.25\n", "they alone have no decimals"),
+        ("0\n0.5\n1.5\n", "they alone have no decimals"),
+    ],
+)
+def test_a_first_row_of_numbers_that_could_be_names_is_asked_about(tmp_path, text, reason):
+    path = write(tmp_path / "x.csv", text)
+    with pytest.raises(ValueError, match=rf"{reason}; set header=True or False \(--header yes or"):
+        read_matrix(path)
+    rows = text.count("\n")
+    assert len(read_matrix(path, header=False)) == rows
+    assert len(read_matrix(path, header=True)) == rows - 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "3,1\n4,2\n5,9\n",
+        "0.5,1\n4,2\n5,9\n",
+        "2019,2020\n2020,2021\n2018,2022\n",
+        "0\n1\n2\n",
+        '"3","1"\n"4","2"\n',
+    ],
+)
+def test_a_first_row_that_can_only_be_numbers_is_kept(tmp_path, text):
+    assert len(read_matrix(write(tmp_path / "x.csv", text))) == text.count("\n")
+
+
+@pytest.mark.parametrize("first", ["NA,NA", ",", "?,?", "nan,NULL", " , "])
+def test_a_first_row_of_blanks_is_no_header(tmp_path, run, first):
+    path = write(tmp_path / "x.csv", f"{first}\n0.5,1\n4,2.5\n")
+    with pytest.raises(ValueError, match=r"blanks, 1 in column '1', 1 in column '2'; add --missin"):
+        read_matrix(path)
+    code, _, err = run("fit", path, "--missing", "drop", "--output", path.with_name("l.csv"))
+    assert code == 0
+    assert "1 row with blanks is left out, and labelled -1 in the labels" in err[0]
+    assert read_labels(path.with_name("l.csv")).tolist() == [-1, 0, 0]
+
+
+def test_names_that_occur_twice_or_are_blank_become_different(tmp_path, run):
+    path = write(tmp_path / "x.csv", "a,a,\n1,2,9\n3,5,8\n")
+    assert read_matrix(path).shape == (2, 3)
+    assert run("fit", path, "--drop", "a.1,column 3", "--summary", tmp_path / "s.json")[0] == 0
+    found = json.loads((tmp_path / "s.json").read_text())["preparation"]
+    assert (found["columns"], found["left_out"]) == (["a"], ["a.1", "column 3"])
+
+
+# -- row numbers and ids --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "id", "ID", "index", "Row", "row_id", "Unnamed: 0", "Nr."])
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_column_that_counts_the_rows_is_left_out(tmp_path, name, start):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    frame = pd.DataFrame(X, columns=["x", "y"])
+    frame.insert(0, name, np.arange(30) + start)
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame.rename(columns={"": "index"}).to_parquet(tmp_path / "x.parquet", index=False)
+    for ending in ("csv", "parquet"):
+        with pytest.warns(UserWarning, match=ROW_NUMBERS):
+            found = read_matrix(tmp_path / f"x.{ending}")
+        np.testing.assert_array_equal(found, X)
+
+
+def test_row_numbers_without_a_header_are_left_out(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    pd.DataFrame(X).to_csv(tmp_path / "x.csv", header=False)
+    with pytest.warns(UserWarning, match=f"column 1 {ROW_NUMBERS}"):
+        np.testing.assert_array_equal(read_matrix(tmp_path / "x.csv"), X)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["id\n1\n2\n3\n", "id,a\n3,5\n1,6\n2,8\n", "id,a\n1,5\n2,6\n4,8\n", "time,a\n0,5\n1,7\n2,6\n"],
+    ids=["alone", "in another order", "with a gap", "under another name"],
+)
+def test_a_column_that_could_be_data_stays(tmp_path, text):
+    path = write(tmp_path / "x.csv", text)
+    assert read_matrix(path).shape[1] == text.partition("\n")[0].count(",") + 1
+
+
+def test_named_columns_are_kept_even_if_they_count_the_rows(tmp_path, run):
+    frame = pd.DataFrame({"id": np.arange(20), "a": np.linspace(0, 1, 20) ** 2})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    summary = tmp_path / "s.json"
+    code, _, err = run("fit", tmp_path / "x.csv", "--columns", "id,a", "--summary", summary)
+    assert code == 0
+    assert not [line for line in err if ROW_NUMBERS in line or "may be ids" in line]
+    assert json.loads(summary.read_text())["n_features"] == 2
+
+
+def test_different_whole_numbers_are_warned_of_and_used(tmp_path, run):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"customer": 1000 + rng.permutation(40), "a": 300 * rng.normal(size=40)})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    code, _, err = run("fit", tmp_path / "x.csv", "--summary", tmp_path / "s.json")
+    assert code == 0
+    assert sum("column 'customer' may be ids" in line for line in err) == 1
+    assert "leave out by --drop customer" in err[0]
+    assert json.loads((tmp_path / "s.json").read_text())["n_features"] == 2
+
+
+def test_labels_are_read_from_a_table_that_names_them(tmp_path):
+    path = write(tmp_path / "l.csv", "Kunde,label\nK1,2\nK2,0\n")
+    assert read_labels(path).tolist() == [2, 0]
+    pd.DataFrame({"class": [2, 0, 1]}).to_csv(tmp_path / "p.csv")
+    with pytest.warns(UserWarning, match=ROW_NUMBERS):
+        assert read_labels(tmp_path / "p.csv").tolist() == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("class\nsetosa\nvirginica\n", "labels, line 2, column 'class' holds 'setosa'"),
+        ("label\n1\nNA\n", "labels, column 'label' holds 1 blanks"),
+    ],
+)
+def test_labels_that_are_no_numbers_are_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_labels(write(tmp_path / "l.csv", text))
+
+
+# -- columns, blanks, categories, scales ----------------------------------------------------------
+
+
+def fitted(tmp_path, run, frame, *options):
+    """Fit a frame; return the fitted rows, their names, and what the summary says was done."""
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    files = ["--model", tmp_path / "m.npz", "--summary", tmp_path / "s.json"]
+    code, _, err = run("fit", tmp_path / "x.csv", *options, *files, "--quiet")
+    assert code == 0, err
+    model = SpecialK.load(tmp_path / "m.npz")
+    found = json.loads((tmp_path / "s.json").read_text())["preparation"]
+    assert found == model.preparation_
+    return model._fit_X, model.feature_names_in_.tolist(), found
+
+
+FRAME = pd.DataFrame(
+    {"a": [1.0, 2.0, 6.0, 3.0], "b": [10.0, np.nan, 20.0, 60.0], "c": ["u", "v", "u", "v"]}
+)
+
+
+def test_columns_and_drop_choose_the_columns(tmp_path, run):
+    X, names, _ = fitted(tmp_path, run, FRAME, "--columns", "a")
+    assert (X.tolist(), names) == ([[1], [2], [6], [3]], ["a"])
+    X, names, _ = fitted(tmp_path, run, FRAME, "--drop", "c,b")
+    assert (X.tolist(), names) == ([[1], [2], [6], [3]], ["a"])
+
+
+def test_missing_median_fills_blanks_and_missing_drop_drops_rows(tmp_path, run):
+    X, _, found = fitted(tmp_path, run, FRAME, "--drop", "c", "--missing", "median")
+    assert X.tolist() == [[1, 10], [2, 20], [6, 20], [3, 60]]
+    assert found["medians"] == {"a": 2.5, "b": 20}
+    X, _, found = fitted(tmp_path, run, FRAME, "--drop", "c", "--missing", "drop")
+    assert X.tolist() == [[1, 10], [6, 20], [3, 60]]
+    assert json.loads((tmp_path / "s.json").read_text())["n_rows_dropped"] == 1
+
+
+def test_one_hot_gives_a_column_for_each_value(tmp_path, run):
+    X, names, found = fitted(tmp_path, run, FRAME, "--one-hot", "c", "--drop", "b")
+    assert names == ["a", "c=u", "c=v"]
+    assert X.tolist() == [[1, 1, 0], [2, 0, 1], [6, 1, 0], [3, 0, 1]]
+    assert found["one_hot"] == {"c": ["u", "v"]}
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"),
+    [
+        ("standard", [-2 / 3.5**0.5, -1 / 3.5**0.5, 3 / 3.5**0.5, 0]),
+        ("robust", [-1.5 / 2, -0.5 / 2, 3.5 / 2, 0.5 / 2]),
+    ],
+)
+def test_scales_follow_their_definitions(tmp_path, run, scale, expected):
+    X, _, found = fitted(tmp_path, run, FRAME, "--columns", "a", "--scale", scale)
+    np.testing.assert_allclose(X[:, 0], expected, atol=1e-15)
+    assert found["scale"] == scale
+
+
+def test_columns_that_are_constant_or_nearly_so_are_not_divided_by_zero(tmp_path, run):
+    frame = pd.DataFrame({"a": [0.1] * 10, "b": [0.0] * 9 + [10.0], "c": np.linspace(0, 1, 10)})
+    X, _, found = fitted(tmp_path, run, frame, "--scale", "standard")
+    assert (found["center"]["a"], found["width"]["a"]) == (0.1, 1)
+    X, _, _ = fitted(tmp_path, run, frame, "--scale", "robust")
+    np.testing.assert_allclose(X[:, 0], 0)
+    np.testing.assert_allclose(X[:, 1], [0] * 9 + [10 / 3])  # the standard deviation is 3
+
+
+def test_predict_gives_new_rows_the_fitted_columns_medians_scale_and_categories(
+    tmp_path, run, blobs
+):
+    X, y = blobs
+    frame = pd.DataFrame({"no": np.arange(300), "a": 1000 * X[:, 0], "b": X[:, 1]})
+    frame["kind"], frame["who"] = np.array(["p", "q"])[y % 2], [f"w{i}" for i in range(300)]
+    options = ["--scale", "standard", "--missing", "median", "--one-hot", "kind"]
+    options += ["--id-column", "who", "--output", tmp_path / "l.csv"]
+    rows, _, found = fitted(tmp_path, run, frame, *options)
+    assert same_partition(read_labels(tmp_path / "l.csv"), y)
+
+    new = frame.iloc[[5, 2, 9]].copy()  # without row numbers that count from 0
+    new.iloc[0, 1] = np.nan
+    new.to_csv(tmp_path / "new.csv", index=False)
+    out = ["--output", tmp_path / "new_labels.csv"]
+    assert run("predict", tmp_path / "m.npz", tmp_path / "new.csv", *out)[0] == 0
+    lines = (tmp_path / "new_labels.csv").read_text().splitlines()
+    model = SpecialK.load(tmp_path / "m.npz")
+    del model.feature_names_in_
+    expected = rows[[5, 2, 9]].copy()
+    expected[0, 0] = (found["medians"]["a"] - found["center"]["a"]) / found["width"]["a"]
+    labels = model.predict(expected)
+    assert lines == ["who,label", *(f"w{i},{z}" for i, z in zip([5, 2, 9], labels, strict=True))]
+
+
+def test_predict_finds_the_columns_of_rows_without_names(tmp_path, run, blobs):
+    X, y = blobs
+    frame = pd.DataFrame({"a": 1000 * X[:, 0], "skip": 0.5, "b": X[:, 1]})
+    fitted(tmp_path, run, frame, "--drop", "skip", "--scale", "standard")
+    for columns in (["a", "skip", "b"], ["a", "b"]):
+        np.save(tmp_path / "new.npy", frame[columns].to_numpy())
+        output = ["--output", tmp_path / "l.npy"]
+        assert run("predict", tmp_path / "m.npz", tmp_path / "new.npy", *output)[0] == 0
+        assert same_partition(read_labels(tmp_path / "l.npy"), y)
+
+
+def test_predict_warns_of_categories_that_the_fit_has_not_seen(tmp_path, run):
+    fitted(tmp_path, run, FRAME, "--one-hot", "c", "--drop", "b")
+    FRAME.assign(c="w").to_csv(tmp_path / "new.csv", index=False)
+    code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "new.csv")
+    assert code == 0
+    assert "column 'c' holds 'w', which no fitted row has: no category is set" in err[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--drop", "z"], "--drop names 'z', but the columns are 'a', 'b', 'c'"),
+        (["--columns", "a", "--drop", "a"], "--columns and --drop both name 'a'"),
+        (["--id-column", "c", "--one-hot", "c"], "the id column 'c' cannot be used as"),
+        (["--drop", "a,b,c"], "no column is left to use"),
+        (["--one-hot", "c"], "there are blanks, 1 in column 'b'; add --missing median"),
+        ([], "column 'c' holds 'u', expected a number (4 such cells); there are blanks, 1 in"),
+        (["--columns", "a", "--affinity", "precomputed"], "not with --affinity precomputed"),
+        (["--id-column", "c", "--output", "l.npy"], "--id-column writes ids into a .csv file"),
+        (["--scale", "much"], "invalid choice: 'much'"),
+    ],
+)
+def test_choices_that_do_not_fit_are_refused(tmp_path, run, options, message):
+    FRAME.to_csv(tmp_path / "x.csv", index=False)
+    code, out, err = run("fit", tmp_path / "x.csv", *options)
+    assert (code, out, len(err)) == (2, "", 1)
+    assert message in err[0]
+
+
+def test_names_with_commas_and_blanks_are_quoted_in_the_advice(tmp_path, run):
+    path = write(tmp_path / "x.csv", '"a, b",c d,e\nx,x,1\ny,y,2\n')
+    code, _, err = run("fit", path)
+    assert code == 2
+    advice = err[0].partition("; add ")[2].partition(" (or ")[0]
+    assert advice == """--drop '"a, b",c d'"""
+    assert run("fit", path, *shlex.split(advice))[0] == 0
+
+
+def test_the_advice_drops_columns_that_are_blank_or_have_stray_text(tmp_path, run):
+    path = write(tmp_path / "x.csv", "a;b;\n1;2;\n3;4;\nx;5;\n")
+    code, _, err = run("fit", path)
+    assert code == 2
+    assert err[0].endswith("3 in column 'column 3'; add --drop 'a,column 3'")
+    assert run("fit", path, "--drop", "a,column 3")[0] == 0
+
+
+def test_a_blank_above_names_of_rows_is_asked_about(tmp_path):
+    path = write(tmp_path / "x.csv", ",0,1\nu,0.5,0.25\nv,0.5,0.5\n")
+    with pytest.raises(ValueError, match="its first row mixes numbers and blanks; set header="):
+        read_matrix(path)
+
+
+def test_one_column_that_decides_alone_is_warned_of(tmp_path, run, blobs):
+    X, y = blobs
+    rng = np.random.default_rng(1)
+    frame = pd.DataFrame({"age": X[:, 0], "income": 23608 * rng.normal(size=300), "n": X[:, 1]})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    code, _, err = run("fit", tmp_path / "x.csv", "--quiet")
+    assert code == 0
+    assert len(err) == 1
+    assert "a standard deviation of 21,758 in 'income' and of 5.7288 in 'n'" in err[0]
+    assert "the widest decide alone: consider --scale standard, or --drop income" in err[0]
+    code, out, err = run("fit", tmp_path / "x.csv", "--quiet", "--scale", "standard")
+    assert (code, err) == (0, [])
+    assert out.startswith("k = 3 clusters")
+
+
+# -- names that are no text -----------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of files are bytes on Linux only")
+def test_a_file_name_that_is_no_utf_8_works_in_all_places(tmp_path):
+    folder = bytes(tmp_path)
+    X, _ = make_shape("blobs", n_samples=100, random_state=0)
+    np.savetxt(tmp_path / "x.csv", X, delimiter=",")
+    (tmp_path / "x.csv").rename(folder.decode() + "/x\udcff.csv")
+    arguments = [b"fit", b"x\xff.csv", b"--report", b"r\xff.html", b"--output", b"l\xff.csv"]
+    arguments += [b"--summary", b"s\xff.json", b"--model", b"m\xff.npz", b"--quiet"]
+    command = [sys.executable, "-m", "specialk_gpu.cli"]
+    done = subprocess.run([*command, *arguments], cwd=tmp_path, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"x\\xff.csv: 100 rows" in (tmp_path / "r\udcff.html").read_bytes()
+    done = subprocess.run([*command, b"fit", b"n\xff\x1b.csv"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr == rb"specialk-gpu: error: n\xff\x1b.csv: No such file or directory" b"\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such names of files")
+def test_control_characters_in_names_never_reach_the_terminal(tmp_path, run):
+    path = write(tmp_path / "x\x1b[31m.csv", "a\x1b[2J,b\nx,1\n2,y\n")
+    code, _, err = run("fit", path)
+    assert code == 2
+    assert len(err) == 1
+    assert r"x\x1b[31m.csv: line 2, column 'a\x1b[2J' holds 'x'" in err[0]
+    assert err[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("columns", ["a", 5]),
+        ("one_hot", {"c": 5}),
+        ("center", {"a": "much"}),
+        ("width", {"a": 0.0}),
+        ("medians", {}),
+        ("scale", "huge"),
+        ("more", 1),
+    ],
+)
+def test_a_model_with_damaged_columns_is_refused(tmp_path, run, name, value):
+    options = ["--columns", "a", "--missing", "median", "--scale", "standard"]
+    fitted(tmp_path, run, FRAME, *options)
+    model = SpecialK.load(tmp_path / "m.npz")
+    model.preparation_ = model.preparation_ | {name: value}
+    model.save(tmp_path / "m.npz")
+    code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "x.csv")
+    assert (code, len(err)) == (2, 1)
+    assert "what the model holds about its columns is damaged, or of another version" in err[0]
+
+
+# -- other kinds of files -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reader", ["pyarrow", "polars"])
+def test_parquet_is_prepared_as_text_is(tmp_path, run, monkeypatch, reader):
+    expected, names, _ = fitted(tmp_path, run, FRAME, "--one-hot", "c", "--missing", "median")
+    if reader == "polars":
+        polars.from_dict(FRAME.to_dict("list")).write_parquet(tmp_path / "x.parquet")
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: name == "polars" or None)
+    else:
+        FRAME.to_parquet(tmp_path / "x.parquet")
+    options = ["--one-hot", "c", "--missing", "median", "--model", tmp_path / "p.npz"]
+    assert run("fit", tmp_path / "x.parquet", *options)[0] == 0
+    model = SpecialK.load(tmp_path / "p.npz")
+    np.testing.assert_array_equal(model._fit_X, expected)
+    assert model.feature_names_in_.tolist() == names
+    code, _, err = run("fit", tmp_path / "x.parquet")
+    assert code == 2
+    assert "column 'c' holds 'u', expected a number (4 such cells)" in err[0]
+
+
+def test_arrays_without_names_are_prepared_by_number(tmp_path, run):
+    X = np.array([[1.0, 5, 0], [3, np.nan, 0], [8, 7, 1], [4, 9, 3]])
+    np.save(tmp_path / "x.npy", X)
+    options = ["--drop", "3", "--missing", "median", "--model", tmp_path / "m.npz"]
+    assert run("fit", tmp_path / "x.npy", *options)[0] == 0
+    model = SpecialK.load(tmp_path / "m.npz")
+    assert model._fit_X.tolist() == [[1, 5], [3, 7], [8, 7], [4, 9]]
+    assert run("predict", tmp_path / "m.npz", tmp_path / "x.npy")[0] == 0
+    np.save(tmp_path / "wide.npy", np.ones((2, 7)))
+    code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "wide.npy")
+    assert code == 2
+    assert "expected 2 columns, as in the fit, got 7" in err[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("x.npy", ["--one-hot", "1"], "need a table: .csv, .tsv, .txt or .parquet"),
+        ("x.npy", ["--drop", "4"], "--drop names '4', but the columns are '1', '2', '3'"),
+        ("w.npz", ["--drop", "1"], "a sparse matrix has no columns to choose or to scale"),
+    ],
+)
+def test_what_arrays_cannot_do_is_refused(tmp_path, run, name, options, message):
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(4, 3))
+    sparse.save_npz(tmp_path / "w.npz", sparse.eye_array(3, format="csr"))
+    code, out, err = run("fit", tmp_path / name, *options)
+    assert (code, out, len(err)) == (2, "", 1)
+    assert message in err[0]
