@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from specialk_gpu._model import FittedModel
+from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
     check_counts,
     check_limits,
@@ -35,15 +35,12 @@ from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.graph.features import METRICS, in_metric
 from specialk_gpu.graph.knn import WEIGHTS
-from specialk_gpu.graph.precomputed import affinity_matrix
+from specialk_gpu.graph.precomputed import symmetric_affinity
 from specialk_gpu.graph.rows import Rows, without_duplicates
 from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
 __all__ = ["SpecialK"]
-
-
-NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 
 
 class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
@@ -317,7 +314,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
 
         rows, group = None, None
         if self.affinity == "precomputed":
-            W, radius = affinity_matrix(X), None
+            W, radius = symmetric_affinity(X), None
             check_counts(wish, W.shape[0], "rows")
         else:
             with explain_memory_error(bk, "graph"):

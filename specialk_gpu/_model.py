@@ -16,12 +16,11 @@ from specialk_gpu._validation import output_converter, to_backend, validate_inpu
 from specialk_gpu._version import __version__
 from specialk_gpu.backend import get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
-from specialk_gpu.graph.features import (
-    in_metric,
-)
+from specialk_gpu.graph.features import in_metric
 
 __all__ = ["FittedModel"]
 
+NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 # Private attributes that `save` writes, in addition to those whose name ends in an underscore.
 KEPT = ("_fit_X", "_fit_labels", "_distinct", "_settings", "_tree")
 
@@ -31,6 +30,7 @@ class FittedModel(Fitted):
 
     get_params: Callable[..., dict[str, Any]]  # inherited from BaseEstimator
     set_params: Callable[..., Self]
+    _validate_params: Callable[[], None]
 
     def predict(self, X: Matrix) -> Array:
         """Label new rows by a vote of the fitted rows.
@@ -116,6 +116,9 @@ class FittedModel(Fitted):
             If `fit` has not been called.
         TypeError
             If `random_state` is neither a number nor None.
+        ValueError
+            If a parameter is not valid, a name of a column has control characters, or an attribute
+            was added or changed, so that `load` would refuse the file.
         OSError
             If the file cannot be written. An existing file is then left unchanged.
         """
@@ -125,7 +128,8 @@ class FittedModel(Fitted):
             for name, value in vars(self).items()
             if name in KEPT or name.endswith("_")
         }
-        save(path, type(self).__name__, __version__, self.get_params(), fitted)
+        kind = type(self)
+        save(path, kind.__name__, __version__, self.get_params(), fitted, kind._check_parameters)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -144,14 +148,33 @@ class FittedModel(Fitted):
         Raises
         ------
         ValueError
-            If the file does not hold a saved model, or holds one of another format.
+            If the file does not hold a saved model, is damaged, or holds a model of another format.
+            The arrays of the file are checked before they are read, and never larger than the file.
         OSError
             If the file cannot be read.
         """
-        parameters, fitted = load(path, cls.__name__)
+        parameters, fitted = load(path, cls.__name__, cls._check_parameters)
         model = cls(**parameters)
         vars(model).update(fitted)
         return model
+
+    @classmethod
+    def _check_parameters(cls, parameters: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Raise a ValueError if parameters, or those at the time of the fit, are not valid."""
+        names = cls().get_params().keys()
+        kept = names - set(NOT_OF_THE_FIT)
+        for what, given, expected in (
+            ("parameters", parameters, names),
+            ("_settings", settings, kept),
+        ):
+            if given.keys() != expected:
+                wrong = ", ".join(sorted(given.keys() ^ expected))
+                msg = f"{what} must be those of {cls.__name__}, got more or fewer: {wrong}"
+                raise ValueError(msg)
+            cls(**given)._validate_params()
+        if settings["alpha"] is None:
+            msg = "_settings must have a number for alpha"
+            raise ValueError(msg)
 
     def report(
         self,

@@ -1,23 +1,30 @@
 """Saving and loading of fitted models, also on machines without a GPU.
 
-A file is a NumPy .npz file without pickle. It holds the arrays by name, and `content`, a JSON text
-with the version of the format, the parameters, and every attribute that is not an array.
+A file is a NumPy .npz file without pickle and without compression. It holds the arrays by name, and
+`content`, a JSON text with the version of the format, the parameters, and every attribute that is
+not an array. `_schema` lists both. A file is checked against that list when it is written and when
+it is read, so what comes from a file is a model or a ValueError.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import math
+import os
 import warnings
 import zipfile
+from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import numpy as np
+from numpy.lib import format as npy
 from scipy import sparse
 
 from specialk_gpu._result import Candidate, SelectionPath
+from specialk_gpu._schema import check_model
 from specialk_gpu._writing import replacing
 from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.selection.merging import Tree
@@ -27,6 +34,10 @@ __all__ = ["OnDevice", "load", "on_host", "save"]
 FORMAT = 3
 STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
+MOST_ARRAYS = 100  # in a file
+LONGEST = 500  # characters of a message about a damaged file
+
+Check = Callable[[dict[str, Any], dict[str, Any]], None]  # of parameters and settings
 
 
 class OnDevice(NamedTuple):
@@ -51,7 +62,12 @@ def on_host(value: Any) -> Any:
 
 
 def save(
-    path: str | Path, kind: str, version: str, parameters: dict[str, Any], state: dict[str, Any]
+    path: str | Path,
+    kind: str,
+    version: str,
+    parameters: dict[str, Any],
+    state: dict[str, Any],
+    check: Check,
 ) -> None:
     """Write a fitted model to a file, completely or not at all.
 
@@ -64,11 +80,15 @@ def save(
         Numbers, strings and None.
     state : dict
         Fitted attributes, on the host: arrays, sparse matrices, a path, and values for JSON.
+    check : callable
+        Raises a ValueError if the parameters, or those at the time of the fit, are not valid.
 
     Raises
     ------
     TypeError
         If a parameter cannot be written.
+    ValueError
+        If the attributes are not those of a fitted model, which `load` would refuse.
     """
     for name, value in parameters.items():
         if value is not None and not isinstance(value, (str, Integral, Real, np.bool)):
@@ -100,6 +120,11 @@ def save(
             plain[name] = {"value": value}
     header = {"format": FORMAT, "class": kind, "version": version, "parameters": parameters}
     content = json.dumps(header | {"state": plain}, allow_nan=False, default=_number)
+    try:
+        _check_all(arrays, json.loads(content), check)
+    except ValueError as error:
+        msg = f"the model cannot be saved: {error}"
+        raise ValueError(msg) from error
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir():
         msg = f"{path} must name a file in a folder that exists."
@@ -116,7 +141,12 @@ def _number(value: object) -> float:
     raise TypeError(msg)
 
 
-def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _check_all(arrays: dict[str, np.ndarray], content: dict[str, Any], check: Check) -> None:
+    check_model(arrays, content)
+    check(content["parameters"], content["state"]["_settings"]["value"])
+
+
+def load(path: str | Path, kind: str, check: Check) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read a file that `save` wrote.
 
     Parameters
@@ -124,6 +154,8 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     path : str or path
     kind : str
         The class that must have written it.
+    check : callable
+        See `save`.
 
     Returns
     -------
@@ -134,33 +166,104 @@ def load(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     ValueError
         If the file was not written by `save`, is damaged, or has another format.
     """
-    if Path(path).is_file() and not zipfile.is_zipfile(path):
-        msg = f"{path} is not a model that was saved, or is damaged: it is not an .npz file"
-        raise ValueError(msg)
-    try:
-        with warnings.catch_warnings(), Path(path).open("rb") as stream:
-            warnings.simplefilter("error")  # a NumPy warning also means that the file is damaged
-            with np.load(stream, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        content = json.loads(str(arrays.pop("content")))
-        found = content["format"], content["class"], content["version"]
-        parameters, plain = content["parameters"], content["state"]
-        state = {}
-        if found[:2] == (FORMAT, kind):
-            state = {name: _restored(name, value, arrays) for name, value in plain.items()}
-    except OSError:
-        raise
-    except Exception as error:  # a damaged file can raise many kinds of errors
-        msg = f"{path} is not a model that was saved, or is damaged: {error}"
-        raise ValueError(msg) from error
-    if found[:2] != (FORMAT, kind):
-        msg = (
-            f"{path} must hold a {kind} in format {FORMAT}, got a {found[1]} in format {found[0]}, "
-            f"written by version {found[2]}."
-        )
+    with Path(path).open("rb") as stream, warnings.catch_warnings():
+        warnings.simplefilter("error")  # a warning of NumPy also means that the file is damaged
+        try:
+            arrays = _read(stream)
+            content = _json_of(str(arrays.pop("content")))
+            found = content["format"], content["class"]
+            if found == (FORMAT, kind):
+                _check_all(arrays, content, check)
+                state = {
+                    name: _restored(name, value, arrays) for name, value in content["state"].items()
+                }
+        except MemoryError:
+            raise
+        except Exception as error:  # a damaged file can raise many kinds of errors
+            if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+                raise
+            told = _one_line(f"{error}" or type(error).__name__)
+            msg = f"{path} is not a model that was saved, or is damaged: {told}"
+            raise ValueError(msg) from error
+    if found != (FORMAT, kind):
+        told = _one_line(f"got a {found[1]} in format {found[0]}")
+        version = _one_line(str(content["version"]))
+        msg = f"{path} must hold a {kind} in format {FORMAT}, {told}, written by version {version}."
         raise ValueError(msg)
     state |= {name: _of_strings(array) for name, array in arrays.items() if "." not in name}
-    return parameters, state
+    return content["parameters"], state
+
+
+def _one_line(text: str) -> str:
+    """Return text from a file in one line of printable characters, cut if it is long."""
+    text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+
+
+def _json_of(text: str) -> dict[str, Any]:
+    """Read the JSON text, which has no NaN or infinity, and check its outermost names."""
+
+    def refuse(number: str) -> None:
+        msg = f"content must be JSON, got {number}"
+        raise ValueError(msg)
+
+    content = json.loads(text, parse_constant=refuse)
+    names = {"format", "class", "version", "parameters", "state"}
+    if not isinstance(content, dict) or content.keys() != names:
+        msg = f"content must be an object of {', '.join(sorted(names))}"
+        raise ValueError(msg)
+    return content
+
+
+def _read(stream: IO[bytes]) -> dict[str, np.ndarray]:
+    """Read the arrays of an .npz file.
+
+    The header of each is checked before anything is read, and together the arrays must not be
+    larger than the file. So a file cannot take more memory than it is large.
+    """
+    if not zipfile.is_zipfile(stream):
+        msg = "it is not an .npz file"
+        raise ValueError(msg)
+    size = stream.seek(0, os.SEEK_END)
+    with zipfile.ZipFile(stream) as archive:
+        members = {one.filename.removesuffix(".npy"): one for one in archive.infolist()}
+        if not len(archive.infolist()) == len(members) <= MOST_ARRAYS:
+            msg = f"it must hold up to {MOST_ARRAYS} arrays of different names"
+            raise ValueError(msg)
+        if "content" not in members:
+            msg = "it does not hold content, the JSON text of a model"
+            raise ValueError(msg)
+        promised = sum(one.file_size for one in members.values())
+        if promised > size:
+            msg = f"its arrays must not be larger than the file ({size} bytes), got {promised}"
+            raise ValueError(msg)
+        for name, one in members.items():
+            with archive.open(one) as file:
+                _check_promise(name, file, one.file_size)
+        arrays = {}
+        for name, one in members.items():
+            with archive.open(one) as file:
+                array = npy.read_array(file)
+            arrays[name] = array.astype(array.dtype.newbyteorder("="), copy=False)
+    return arrays
+
+
+def _check_promise(name: str, file: IO[bytes], size: int) -> None:
+    """Raise a ValueError if the header of an array promises another size than there is."""
+    try:
+        version = npy.read_magic(file)
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[version]
+        shape, _, dtype = read(file)
+    except (MemoryError, RecursionError, KeyError) as error:  # of nested brackets, or a version
+        msg = f"the header of {name} cannot be read"
+        raise ValueError(msg) from error
+    if dtype.hasobject or min(shape, default=0) < 0:
+        msg = f"{name} must have no objects and no negative shape, got {dtype} and {shape}"
+        raise ValueError(msg)
+    promised = file.tell() + dtype.itemsize * math.prod(shape)
+    if promised != size:
+        msg = f"the header of {name} promises {promised} bytes, but there are {size}"
+        raise ValueError(msg)
 
 
 def _of_strings(array: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import is_device_array
+from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import SHORT_DTYPES, features
 
@@ -43,6 +44,7 @@ def validate_input(
         Stores the number and the names of the columns; if `fitted`, compares them instead.
     bk : module
     X : array-like of shape (m, d), or sparse
+        A sparse matrix becomes CSR, and is checked whole.
     precomputed : bool
         Whether X holds similarities (which may be sparse) or is a NetworkX or igraph graph.
     fitted : bool
@@ -65,6 +67,9 @@ def validate_input(
             "instance with sklearn.decomposition.TruncatedSVD."
         )
         raise TypeError(msg)
+    if bk.sparse.issparse(X) or sparse.issparse(X):
+        whole: Any = intact_csr(X, "X")
+        X = whole
     min_rows = 1 if fitted else 2
     if on_device and precomputed:
         if X.shape[0] < min_rows:
@@ -82,13 +87,20 @@ def validate_input(
             X,
             reset=not fitted,
             accept_sparse=precomputed,
-            dtype=np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64,
+            dtype=_dtypes_kept(dtype, precomputed),
             ensure_all_finite=not precomputed,
             ensure_min_samples=min_rows,
         )
     except OverflowError as error:
         msg = "X must fit into float64, got an integer that is too large. Rescale X."
         raise ValueError(msg) from error
+
+
+def _dtypes_kept(dtype: str, precomputed: bool) -> list[type]:  # noqa: FBT001
+    """Return what X may be made of after the check; another dtype becomes the first of these."""
+    if precomputed:  # the dtype tells how much round-off to allow
+        return [np.float64, np.float32, np.float16]
+    return [np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64]
 
 
 def to_backend(bk: Backend, X: Array | Sparse) -> Any:
@@ -181,7 +193,7 @@ def _refuse_text(X: Any) -> None:
             raise ValueError(msg)
     values = X if hasattr(X, "dtype") else np.asarray(X)  # lists and data frames
     if getattr(values.dtype, "kind", "") == "c":
-        msg = f"X must hold real numbers, got dtype {values.dtype}."
+        msg = f"Complex data not supported: X must hold real numbers, got dtype {values.dtype}."
         raise ValueError(msg)
     fields = getattr(values.dtype, "names", None) or ()
     if fields:

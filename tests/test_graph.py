@@ -8,7 +8,7 @@ from oracles import csr, nearest, readonly, sq_distances, to_scipy
 from scipy import sparse
 from sklearn.neighbors import NearestNeighbors
 
-from specialk_gpu import affinity_matrix, knn_graph, neighbors_graph, radius_graph
+from specialk_gpu import SpecialK, affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph import knn as graph
 from specialk_gpu.graph.knn import normalised_graph
@@ -310,6 +310,100 @@ def test_an_asymmetric_affinity_is_refused_and_round_off_averaged(bk):
     found = to_scipy(bk, affinity_matrix(csr(bk, noisy))).toarray()
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(found, W.toarray(), rtol=1e-11)
+
+
+def symmetric_but_for_round_off(dtype):
+    """Return D^-½ A D^-½ of two groups of 30, computed in `dtype`; the products differ by order."""
+    rng = np.random.default_rng(0)
+    X = np.r_[rng.normal(size=(30, 3)), rng.normal(size=(30, 3)) + 6]
+    A = np.exp(-sq_distances(X) / 8).astype(dtype)
+    scale = (1 / np.sqrt(A.sum(axis=1, dtype=dtype))).astype(dtype)
+    return scale[:, None] * A * scale
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_round_off_of_the_dtype_that_came_in_is_averaged_away(bk, dtype):
+    W = symmetric_but_for_round_off(dtype)
+    assert (W != W.T).any()
+    forms = [readonly(bk, W)] + ([] if dtype == np.float16 else [csr(bk, W, dtype)])
+    mean = (W.astype(np.float64) + W.T.astype(np.float64)) / 2
+    for given in forms:
+        np.testing.assert_array_equal(to_scipy(bk, affinity_matrix(given)).toarray(), mean)
+        model = SpecialK(backend=bk.name, affinity="precomputed", n_clusters=2, random_state=0)
+        labels = bk.to_numpy(bk.asarray(model.fit(given).labels_))
+        assert labels.tolist() == [labels[0]] * 30 + [labels[-1]] * 30
+
+
+def test_cosine_similarities_in_row_blocks_are_symmetric_enough(bk):
+    X = np.random.default_rng(0).random((200, 3000), dtype=np.float32)
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    S = np.vstack([X[i : i + 37] @ X.T for i in range(0, 200, 37)])
+    S[3, 5] = np.nextafter(S[5, 3], np.float32(2))  # whatever the products are like here
+    found = to_scipy(bk, affinity_matrix(readonly(bk, S))).toarray()
+    np.testing.assert_array_equal(found, found.T)
+    np.testing.assert_allclose(found, S, rtol=2e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "gap"),
+    [(np.float16, 0.01), (np.float32, 1e-5), (np.float64, 1e-7), (np.int64, 1), (bool, 1)],
+)
+def test_an_asymmetry_beyond_the_round_off_of_its_dtype_is_refused(bk, dtype, gap):
+    W = np.ones((5, 5), dtype=dtype)
+    W[1, 3] = 1 - gap
+    with pytest.raises(ValueError, match="must be symmetric, got .* may be round-off"):
+        affinity_matrix(readonly(bk, W))
+    if dtype != np.float16:  # SciPy has no such sparse matrix
+        W = sparse.csr_matrix(W)
+        for door in (affinity_matrix, SpecialK(backend="numpy", affinity="precomputed").fit):
+            with pytest.raises(ValueError, match="must be symmetric"):
+                door(W)
+
+
+@pytest.mark.parametrize("unit", [2.0**-1060, 1e-310, 1e-200, 1e200, 1e289])
+def test_the_clusters_of_a_graph_do_not_depend_on_its_unit(unit):
+    W = symmetric_but_for_round_off(np.float64)
+    W = (W + W.T) / 2
+    W[W < 1e-3] = 0
+    settings = {"affinity": "precomputed", "backend": "numpy", "random_state": 0}
+    expected = SpecialK(n_clusters=2, **settings).fit(W)
+    found = SpecialK(n_clusters=2, **settings).fit(W * unit)
+    np.testing.assert_array_equal(found.labels_, expected.labels_)
+    np.testing.assert_allclose(found.membership_, expected.membership_, atol=1e-3)
+    assert np.isfinite(found.embedding_).all()
+
+
+def test_entries_whose_sums_may_be_infinite_are_refused(bk):
+    with pytest.raises(ValueError, match=r"must be at most 1e\+290, got 1e\+307"):
+        affinity_matrix(readonly(bk, np.full((3, 3), 1e307)))
+
+
+@pytest.mark.parametrize("unit", [1e-310, 1e-250, 1e250, 1e306])
+def test_the_graph_of_distances_does_not_depend_on_their_unit(bk, unit):
+    X = DATA["normal"]
+    expected = to_scipy(bk, knn_graph(bk.asarray(X), weights="distance")).toarray()
+    found = to_scipy(bk, knn_graph(bk.asarray(X * unit), weights="distance")).toarray()
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+    distances, indices = nearest(X, 10)
+    given = bk.asarray(indices), bk.asarray(distances * unit)
+    found = to_scipy(bk, neighbors_graph(*given, weights="distance")).toarray()
+    np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_distances_beyond_the_largest_number_have_a_graph(bk):
+    X = np.r_[np.eye(5), -1.01 * np.eye(5)]
+    expected = to_scipy(bk, knn_graph(bk.asarray(X), 3, weights="distance")).toarray()
+    found = to_scipy(bk, knn_graph(bk.asarray(X * 1.7e308), 3, weights="distance")).toarray()
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_normalising_keeps_components_of_any_size(bk):
+    tiny, huge = np.array([[0, 3e-310], [3e-310, 0]]), np.array([[0, 1e200], [1e200, 0]])
+    G = sparse.csr_matrix(sparse.block_diag([tiny, huge]))
+    found = to_scipy(bk, normalised_graph(bk.sparse.csr_matrix(G))).toarray()
+    np.testing.assert_allclose(found, [[0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0]])
+    near_the_end = bk.sparse.csr_matrix(sparse.csr_matrix(np.full((4, 4), 1.5e308)))
+    np.testing.assert_allclose(to_scipy(bk, normalised_graph(near_the_end)).toarray(), 0.25)
 
 
 @pytest.mark.parametrize(

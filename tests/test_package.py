@@ -27,7 +27,7 @@ FLOORS = [
     {"_checks", "_printable", "_progress", "_version", "_warn", "_writing"},
     {"backend", "_parameters"},
     {"graph", "spectrum", "lloyd", "_result"},
-    {"selection", "_environment"},
+    {"selection", "_environment", "_schema"},
     {"_storage"},
     {"_validation", "_prediction", "_fitted"},
     {"inspection"},

@@ -42,11 +42,12 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.links, self.texts, self.ids = [], [], [], []
+        self.open, self.links, self.texts, self.ids, self.tags = [], [], [], [], []
         self.feed(text)
         assert self.open == []
 
     def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, *sorted(name for name, _ in attributes if name != "class")))
         if tag not in VOID:
             self.open.append(tag)
         for name, value in attributes:
@@ -89,6 +90,54 @@ def test_the_page_is_sound_and_needs_no_network(tmp_path):
     assert "<b>blobs & more</b>: 300 rows of 3 columns" in said
     for title in ("Why this number", "What the clusters look like", "If you doubt it"):
         assert title in said
+
+
+EVIL = "</title></style></script><script>alert(1)</script><svg onload='alert(2)'>\"><img src=x>"
+
+
+class Crafted(int):
+    """A number that is written as a tag."""
+
+    def __repr__(self):
+        return EVIL
+
+    def __format__(self, spec):
+        return EVIL if not spec else super().__format__(spec)
+
+    __str__ = __repr__
+
+
+def test_no_value_of_a_crafted_model_becomes_a_tag_or_an_attribute(tmp_path):
+    model = fit(BLOBS, criterion="cut")
+    plain = Page(written(model, tmp_path))
+    steps = [step._replace(k=Crafted(step.k), reason=EVIL) for step in model.path_]
+    steps[1:] = [step._replace(pair=(EVIL, 1)) for step in steps[1:]]
+    model.path_ = type(model.path_)(steps, "cut")
+    model.backend_ = model.eigen_solver_ = EVIL
+    model.timings_ = {EVIL: 1.0}
+    model._settings = model._settings | {"metric": EVIL, EVIL: EVIL}
+    model.n_graph_components_ = Crafted(3)
+    model.feature_names_in_ = np.array([EVIL] * 3, dtype=object)
+    text = written(model, tmp_path, source=EVIL)
+    page = Page(text)
+    assert page.links == plain.links
+    assert page.tags == plain.tags
+    assert EVIL in " ".join(page.texts)
+    assert data_of(text)["answer"] == 3
+
+
+def test_a_source_that_is_no_text_is_shown_as_far_as_it_is(tmp_path):
+    said = " ".join(Page(written(fit(BLOBS), tmp_path, source="a\udcff\x1b[2J\x00b.csv")).texts)
+    assert "a?\ufffd[2J\ufffdb.csv: 300 rows of 3 columns" in said
+
+
+def test_the_data_of_the_page_have_no_tag(tmp_path):
+    text = written(fit(BLOBS), tmp_path)
+    assert "<" not in re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1]
+
+
+def test_a_bound_of_zero_is_told():
+    assert in_words(-np.inf, "zz_top") == "0"
 
 
 @pytest.mark.parametrize("criterion", ["cut", "zz_top"])

@@ -1,11 +1,15 @@
 """Fitted models in files: what comes back is what was written, without pickle."""
 
+import io
 import json
 import pickle
+import tracemalloc
 import warnings
 import zipfile
+from collections import Counter
 from functools import cache
 
+import damaged_models
 import joblib
 import numpy as np
 import pandas as pd
@@ -153,6 +157,307 @@ def test_every_damage_is_a_value_error(tmp_path):
     assert all(str(path) in message for message in refusals)
 
 
+# -- files that lie -------------------------------------------------------------------------------
+
+
+def test_a_damaged_model_is_refused_or_is_what_its_file_says(tmp_path):
+    models = damaged_models.fitted()
+    found = Counter(damaged_models.attempt(models, tmp_path, seed) for seed in range(200))
+    assert found.keys() == {"refused", "works"}
+    assert found["refused"] > 150
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Return the arrays and the JSON text of a saved model."""
+    path = tmp_path_factory.mktemp("saved") / "m.npz"
+    fit(pd.DataFrame(BLOBS, columns=["a", "b", "c"]), max_clusters=4).save(path)
+    return damaged_models.parts_of(path)
+
+
+def refused(tmp_path, arrays, content, message):
+    """Check that a file is refused with one line that has the message."""
+    path = tmp_path / "m.npz"
+    path.write_bytes(damaged_models.written(arrays, content))
+    with pytest.raises(ValueError, match=message) as error:
+        SpecialK.load(path)
+    assert str(error.value).startswith(f"{path} is not a model that was saved, or is damaged: ")
+    assert str(error.value).isprintable()
+
+
+def test_what_the_damage_starts_from_is_a_model(tmp_path, saved):
+    (tmp_path / "m.npz").write_bytes(damaged_models.written(*saved))
+    assert SpecialK.load(tmp_path / "m.npz").n_clusters_ == 3
+
+
+EVIL = "<script>\x1b[2J</script>"
+STEP = {"k": 2, "pair": [0, 1], "accepted": True, "reason": "because"}
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("parameters", [], "its parameters must be an object"),
+        ("parameters.beta", 3, "parameters must be those of SpecialK, got more or fewer: beta"),
+        ("parameters.\x1b[2J\n", 3, r"got more or fewer: \\x1b\[2J\\x0a$"),
+        ("parameters.alpha", [0.05], r"The 'alpha' parameter .* Got \[0.05\] instead"),
+        ("parameters.alpha", 7, "The 'alpha' parameter of SpecialK must be"),
+        ("parameters.criterion", EVIL, r"'criterion' parameter .* Got '<script>\\x1b"),
+        ("parameters.n_neighbors", 10.5, "The 'n_neighbors' parameter of SpecialK must be an int"),
+        ("state", [], "its state must be an object"),
+        ("state.predict", {"value": 1}, "it holds 'predict', which no model has"),
+        ("state.note_", {"value": 1}, "it holds 'note_', which no model has"),
+        ("state.labels_", {"value": 1}, "it holds 'labels_', which no model has"),
+        ("state.backend_", {"value": EVIL}, r"backend_ must be .* got '<script>\\x1b"),
+        ("state.backend_", "numpy", "backend_ must be an object, got str"),
+        ("state.eigen_solver_", {"value": EVIL}, "eigen_solver_ must be a solver, got"),
+        ("state.n_clusters_", {"value": 10**9}, "n_clusters_ must be 3 by the arrays, got 10000"),
+        ("state.n_clusters_", {"value": 3.0}, "n_clusters_ must be a positive integer, got 3.0"),
+        ("state.n_clusters_", {"value": True}, "n_clusters_ must be a positive integer, got True"),
+        ("state.n_features_in_", {"value": 4}, "n_features_in_ must be 3 by the arrays, got 4"),
+        ("state.n_graph_components_", {"value": 10**400}, "must be at most 200 rows, got 1000"),
+        ("state.radius_", {"value": "wide"}, "radius_ must be null or a number, got 'wide'"),
+        ("state.timings_", {"value": {EVIL: 1.0}}, "timings_ must be an object of names and sec"),
+        ("state.timings_", {"value": {"graph": 10**400}}, "timings_ must be an object of names"),
+        ("state.limit_reached_", {"value": 1}, "limit_reached_ must be true or false, got 1"),
+        (
+            "state._settings",
+            {"value": {"criterion": "cut"}},
+            "_settings must be those of SpecialK, got more or fewer",
+        ),
+        ("state._settings.value.alpha", None, "_settings must have a number for alpha"),
+        ("state._settings.value.metric", "l1", "The 'metric' parameter of SpecialK must be a str"),
+        ("state._settings.value.affinity", "precomputed", "it has _fit_X"),
+        ("state._settings.value.criterion", "zz_top", "path_.criterion must be that of the fit"),
+        ("state._fit_X", {"value": None}, "_fit_X must be an array or null, not both"),
+        ("state._distinct", {"value": 3}, "_distinct must be an array"),
+        ("state._tree", {"value": None}, "_tree.leaf must be an array or null, not both"),
+        ("state.affinity_matrix_", {"shape": [10**9, 10**9]}, r"must have shape \[200, 200\]"),
+        ("state.path_.criterion", EVIL, "path_.criterion must be 'cut' or 'zz_top'"),
+        ("state.path_.steps", [], "path_ must have a list of steps"),
+        ("state.path_.steps", [STEP], "path_ must have 4 steps, got 1"),
+        ("state.path_.steps", [STEP | {"note": 1}], "a step must have"),
+        ("state.path_.steps", [STEP, STEP], "k must rise by one along the path, got 2 in row 1"),
+        ("state.path_.steps", [STEP | {"k": "2"}], "k must be a positive integer on the path, got"),
+        ("state.path_.steps", [STEP | {"pair": [EVIL, 1]}], "a pair must be two of 2 labels, got"),
+        ("state.path_.steps", [STEP | {"pair": [0, 2]}], r"two of 2 labels, got \[0, 2\]"),
+        ("state.path_.steps", [STEP | {"reason": EVIL}], "a reason on the path must be plain text"),
+        ("state.path_.steps", [STEP | {"reason": 3}], "a reason on the path must be plain text"),
+        ("state.path_.steps", [STEP | {"accepted": "yes"}], "accepted must be true or false"),
+        (
+            "state.path_.steps",
+            [STEP | {"k": k} for k in range(10**9, 10**9 + 4)],
+            "k on the path must be at most 200 rows, got 1000000003",
+        ),
+        ("more", 1, "content must be an object of class, format"),
+    ],
+)
+def test_a_wrong_value_is_refused_and_named(tmp_path, saved, place, value, message):
+    arrays, content = saved
+    content = json.loads(json.dumps(content))
+    *way, last = place.split(".")
+    node = content
+    for name in way:
+        node = node[name]
+    node[last] = value
+    refused(tmp_path, arrays, content, message)
+
+
+def setting(place, value):
+    def change(array):
+        array = array.copy()
+        array[place] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("labels_", setting(7, 3), "labels_ must be below k = 3, got 3"),
+        ("labels_", setting(7, -1), "labels_ must not go beyond 0, got -1"),
+        ("labels_", lambda x: x.astype(np.int64), "labels_ must be of i4, got '<i8'"),
+        ("labels_", lambda x: x[:0], r"labels_ has shape \(0,\), but m = 0 elsewhere"),
+        ("labels_", lambda x: x[:-1], r"membership_ has shape \(200, 3\), but m = 199 elsewhere"),
+        ("membership_", setting((0, 0), np.nan), r"membership_ must be finite, got \[nan\]"),
+        ("embedding_", lambda x: x.T, "but m = 200 elsewhere"),
+        ("embedding_", setting((0, 0), np.inf), r"embedding_ must be finite, got \[inf\]"),
+        ("eigenvalues_", lambda x: x[None], r"eigenvalues_ must have shape \(n\), got \(1, "),
+        ("residuals_", lambda x: x[1:], r"residuals_ has shape \(\d+,\), but n = \d+ elsewhere"),
+        ("_fit_X", setting((3, 1), np.nan), r"_fit_X must be finite, got \[nan\]"),
+        ("_fit_X", lambda x: x[:, :2], "but d = 2 elsewhere"),
+        ("_fit_X", None, "it does not hold|it lacks _fit_X"),
+        ("_fit_labels", setting(0, 99), "_fit_labels must be below k = 3, got 99"),
+        ("affinity_matrix_.indices", setting(5, 200), "must be below u = 200, got 200"),
+        ("affinity_matrix_.indices", setting(5, -1), "must not go beyond 0, got -1"),
+        ("affinity_matrix_.indptr", setting(5, 10**6), "affinity_matrix_ is a damaged CSR matrix"),
+        ("affinity_matrix_.data", setting(5, np.nan), r"data must be finite, got \[nan\]"),
+        ("affinity_matrix_.data", lambda x: x[1:], r"data has shape .* but e = \d+ elsewhere"),
+        ("path_.labels", setting((1, 0), 2), "path_.labels must be below k = 2, got 2"),
+        ("path_.log_p", setting(1, np.nan), r"path_.log_p must be finite, got \[nan\]"),
+        ("path_.log_p", setting(1, 1e300), r"path_.log_p must not go beyond 0, got 1e\+300"),
+        ("_tree.leaf", setting(0, 200), r"_tree.leaf must be below K = \d+, got 200"),
+        ("_tree.children", setting((0, 0), 10**6), "_tree.children must be leaves, or unions made"),
+        ("_tree.children", lambda x: x[:, ::-1] * 0, "_tree.children must have each node once"),
+        ("_tree.sizes", setting(0, 500), "_tree.sizes must add up to 200, got"),
+        (
+            "_tree.sizes",
+            lambda x: np.r_[0, x[0] + x[1], x[2:]],
+            "sizes must not go beyond 1, got 0",
+        ),
+        ("_tree.first", setting(0, 200), "_tree.first must be below m = 200, got 200"),
+        ("feature_names_in_", lambda _: np.array(["a", "b"]), "but d = 3 elsewhere"),
+        ("feature_names_in_", setting(1, "\x1b"), "feature_names_in_ must have no control chara"),
+        ("_distinct", lambda _: np.arange(200), "it has _distinct"),
+        ("predict", lambda _: np.arange(200), "it holds 'predict', which no model has"),
+        ("path_.note", lambda _: np.arange(4), "it holds 'path_.note', which no model has"),
+        ("residuals_", None, "it does not hold residuals_"),
+    ],
+)
+def test_a_wrong_array_is_refused_and_named(tmp_path, saved, name, change, message):
+    arrays, content = saved
+    arrays = dict(arrays)
+    given = arrays.pop(name, None)
+    if change is not None:
+        arrays[name] = change(given)
+    refused(tmp_path, arrays, content, message)
+
+
+def test_text_that_is_no_json_is_refused(tmp_path, saved):
+    for text in ("", "[]", "{", '{"format": NaN}', "[" * 10**5, '{"format": 3}'):
+        path = tmp_path / "m.npz"
+        np.savez(path, **saved[0], content=np.array(text))
+        with pytest.raises(ValueError, match="is not a model that was saved, or is damaged"):
+            SpecialK.load(path)
+
+
+def npy(array):
+    stream = io.BytesIO()
+    np.save(stream, array)
+    return stream.getvalue()
+
+
+def with_member(path, arrays, name, content, compression=zipfile.ZIP_STORED):
+    """Write a file of arrays in which one of them is given by its bytes."""
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for other, array in arrays.items():
+            archive.writestr(f"{other}.npy", content if other == name else npy(array))
+
+
+def test_a_file_takes_no_more_memory_than_it_is_large(tmp_path, saved):
+    path = tmp_path / "m.npz"
+    arrays = {**saved[0], "content": np.array(json.dumps(saved[1]))}
+    zeros = npy(np.zeros((200, 10**5)))  # 160 MB
+    written = {
+        "must not be larger than the file": (zeros, zipfile.ZIP_DEFLATED),
+        "embedding_ promises 80000000000120 bytes": (shape_of("(9999999999999,)"), 0),
+        "no negative shape": (shape_of("(-1, -8)"), 0),
+    }
+    for message, (content, compression) in written.items():
+        with_member(path, arrays, "embedding_", content, compression)
+        assert path.stat().st_size < 5e6
+        tracemalloc.start()
+        with pytest.raises(ValueError, match=message):
+            SpecialK.load(path)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 2e7
+
+
+def test_a_directory_that_promises_more_than_the_file_has_is_refused(tmp_path, saved):
+    path = tmp_path / "m.npz"
+    content = shape_of("(1000000000000,)")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in {**saved[0], "content": np.array(json.dumps(saved[1]))}.items():
+            archive.writestr(f"{name}.npy", content if name == "embedding_" else npy(array))
+        (one,) = (one for one in archive.filelist if one.filename == "embedding_.npy")
+        one.file_size = one.compress_size = len(content) + 8 * 10**12
+    with pytest.raises(
+        ValueError, match=r"must not be larger than the file \(\d+ bytes\), got 80000"
+    ):
+        SpecialK.load(path)
+
+
+def shape_of(shape, descr="'<f8'"):
+    """Return the bytes of an array without content whose header says that it has a shape."""
+    header = f"{{'descr': {descr}, 'fortran_order': False, 'shape': {shape}, }}"
+    header = header.ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (npy(np.array([1, "a"], dtype=object)), "must have no objects"),
+        (shape_of("(0L,)"), "additional header parsing"),  # a warning of NumPy
+        (shape_of("(" * 9000), "is not a model"),
+        (shape_of("()", "[('a', '<f8')]"), "promises 136 bytes, but there are 128"),
+        (shape_of("(0,)", "[('a', '<f8')]"), r"residuals_ must be of f8, got '\|V8'"),
+        (npy(np.zeros(50)) + b"more", "promises 528 bytes, but there are 532"),
+        (b"", "is not a model"),
+        (b"\x93NUMPY\x03\x00", "the header of residuals_ cannot be read"),
+    ],
+)
+def test_an_array_that_is_not_what_its_header_says_is_refused(tmp_path, saved, content, message):
+    path = tmp_path / "m.npz"
+    arrays = {**saved[0], "content": np.array(json.dumps(saved[1]))}
+    with_member(path, arrays, "residuals_", content)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # whatever the caller does with warnings
+        with pytest.raises(ValueError, match=message):
+            SpecialK.load(path)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_two_arrays_of_one_name_are_refused(tmp_path, saved):
+    path = tmp_path / "m.npz"
+    path.write_bytes(damaged_models.written(*saved))
+    for name in ("labels_.npy", "labels_"):
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.writestr(name, npy(saved[0]["labels_"]))
+        with pytest.raises(ValueError, match="arrays of different names"):
+            SpecialK.load(path)
+
+
+def test_arrays_of_the_other_byte_order_are_taken(tmp_path, saved):
+    arrays, content = saved
+    swapped = {name: array.astype(array.dtype.newbyteorder()) for name, array in arrays.items()}
+    path = tmp_path / "m.npz"
+    path.write_bytes(damaged_models.written(swapped, content))
+    model = SpecialK.load(path)
+    assert model.labels_.dtype.isnative
+    np.testing.assert_array_equal(model.labels_, arrays["labels_"])
+    np.testing.assert_array_equal(model.embedding_, arrays["embedding_"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda model: setattr(model, "n_clusters_", 10**9), "n_clusters_ must be 3 by the arrays"),
+        (lambda model: setattr(model, "note_", "mine"), "it holds 'note_', which no model has"),
+        (lambda model: setattr(model, "labels_", model.labels_[1:]), "but m = 199 elsewhere"),
+        (lambda model: model.set_params(alpha=7), "The 'alpha' parameter of SpecialK must be"),
+        (
+            lambda model: setattr(model, "feature_names_in_", np.array(["a", "\x1b", "c"])),
+            "feature_names_in_ must have no control characters",
+        ),
+    ],
+)
+def test_what_load_would_refuse_is_not_saved(tmp_path, change, message):
+    model = fit(BLOBS)
+    change(model)
+    with pytest.raises(ValueError, match=f"the model cannot be saved: .*{message}"):
+        model.save(tmp_path / "m.npz")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_of_columns_come_back_as_they_were(tmp_path):
+    names = ["height\n(cm)", "Größe\u00a0\u3000\t2", "<b>&"]
+    fit(pd.DataFrame(BLOBS, columns=names)).save(tmp_path / "m.npz")
+    assert SpecialK.load(tmp_path / "m.npz").feature_names_in_.tolist() == names
+
+
 def test_files_that_hold_no_model_are_refused(tmp_path):
     path = tmp_path / "m.npz"
     with pytest.raises(FileNotFoundError):
@@ -161,7 +466,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
     with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
         SpecialK.load(path)
     np.savez(path, X=BLOBS)
-    with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
+    with pytest.raises(ValueError, match="m.npz is not a model .* it does not hold content"):
         SpecialK.load(path)
     np.save(tmp_path / "m.npy", BLOBS)
     with pytest.raises(ValueError, match="m.npy is not a model that was saved, or is damaged"):
@@ -182,6 +487,12 @@ def test_other_formats_and_classes_are_named(tmp_path, key, value):
     np.savez(path, **arrays | {"content": np.array(json.dumps(content))})
     with pytest.raises(ValueError, match=rf"must hold a SpecialK in format {FORMAT}, got .* 9.1"):
         SpecialK.load(path)
+    content |= {key: "\x1b[2J\n", "version": "\r" * 9999}
+    np.savez(path, **arrays | {"content": np.array(json.dumps(content))})
+    with pytest.raises(ValueError, match=f"must hold a SpecialK in format {FORMAT}") as error:
+        SpecialK.load(path)
+    assert str(error.value).isprintable()
+    assert len(str(error.value)) < 2000
 
 
 def test_pickle_and_joblib_keep_what_predicts(tmp_path):

@@ -32,8 +32,16 @@ def features(X: ArrayLike, min_rows: int = 2) -> Array:
     ValueError
         If X does not hold real numbers, is not two-dimensional, has fewer than `min_rows` rows or
         no column, or is not finite.
+    TypeError
+        If X is sparse.
     """
     bk = backend_of(X)
+    if bk.sparse.issparse(X):
+        msg = (
+            f"X must be an array, got a sparse matrix of shape {tuple(X.shape)}. Convert it with "  # type: ignore[union-attr]
+            "X.toarray(), or reduce it first, for instance with sklearn.decomposition.TruncatedSVD."
+        )
+        raise TypeError(msg)
     X = bk.asarray(X)
     if X.dtype.kind not in "biuf":
         msg = f"X must hold real numbers, got dtype {X.dtype}."

@@ -16,6 +16,7 @@ __all__ = ["GraphWarning", "knn_graph", "neighbors_graph"]
 
 WEIGHTS = ("connectivity", "distance")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
+HUGE = 2.0**960  # sums of more than 2^63 larger numbers may be infinite
 
 
 class GraphWarning(UserWarning):
@@ -72,7 +73,7 @@ def knn_graph(
 
 def knn_graph_of(rows: Rows, n_neighbors: int, weights: str = "connectivity") -> Sparse:
     """Return the graph W_C of rows, as `knn_graph` does."""
-    found = rows.neighbors(n_neighbors)
+    found = rows.neighbors(n_neighbors, in_units=True)  # the graph has no unit
     data = None if weights == "connectivity" else found.distances
     return normalised_graph(symmetric_graph(backend_of(rows.X), found.indices, data))
 
@@ -192,14 +193,24 @@ def _csr_from_keys(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
 
 
 def normalised_graph(G: Sparse) -> Sparse:
-    """Return diag(G1)^-½ G diag(G1)^-½; rows without entries stay empty."""
+    """Return diag(G1)^-½ G diag(G1)^-½, which overwrites G; rows without entries stay empty.
+
+    Numbers are multiplied as fractions and powers of two, so that the result does not depend on
+    the size of the entries. This changes no bit where nothing is too large or too small.
+    """
+    if not G.nnz:
+        return G
     bk = backend_of(G)
     xp = bk.xp
     m = G.shape[0]
+    G.data = xp.ldexp(G.data, xp.where(G.data.max() > HUGE, -64, 0))  # keeps the degrees finite
     degree = xp.empty((m, 1))
     bk.spmm(G, xp.ones((m, 1)), degree, 1.0, 0.0, 0.0)
     degree = degree[:, 0]
     scale = xp.where(degree > 0, 1 / xp.sqrt(xp.where(degree > 0, degree, 1)), 0)
     row = xp.searchsorted(G.indptr, xp.arange(G.nnz), side="right") - 1
-    G.data *= scale[row] * scale[G.indices]
+    scale, power = xp.frexp(scale)
+    fraction, own_power = xp.frexp(G.data)
+    fraction *= scale[row] * scale[G.indices]
+    G.data = xp.ldexp(fraction, own_power + power[row] + power[G.indices])
     return G

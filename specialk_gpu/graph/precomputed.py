@@ -7,9 +7,13 @@ from typing import Any
 import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Sparse
 
-__all__ = ["affinity_matrix", "rows_of_entries"]
+__all__ = ["affinity_matrix", "rows_of_entries", "symmetric_affinity"]
+
+LEAST_TOLERANCE, MOST_TOLERANCE = 1e-8, 5e-3  # of asymmetry, relative to the largest entry
+MOST = 1e290  # the largest entry: sums of a row stay finite, and those of squares of D
 
 
 def rows_of_entries(W: Sparse, name: str) -> Array:
@@ -35,7 +39,9 @@ def affinity_matrix(W: Any) -> Sparse:
     ----------
     W : sparse matrix or array of shape (m, m)
         Similarities, not distances: finite, not negative, and symmetric up to round-off, which
-        is averaged away. Any format of SciPy or CuPy. `W` is not changed.
+        is averaged away. Round-off may be 16 ε of the largest entry, where ε is that of the dtype
+        of `W`, but at least 1e-8 and at most 0.005 of it. Any format of SciPy or CuPy. `W` is not
+        changed.
 
     Returns
     -------
@@ -45,14 +51,21 @@ def affinity_matrix(W: Any) -> Sparse:
     Raises
     ------
     ValueError
-        If `W` is not square, not symmetric or empty, or has an entry that is negative or not
-        finite; the message names the first.
+        If `W` is damaged, not square, not symmetric or empty, or has an entry that is negative,
+        not finite or above 1e290; the message names the first.
     TypeError
         If `W` is neither a sparse matrix nor an array.
     """
     if not hasattr(W, "ndim"):
         msg = f"an affinity matrix must be a sparse matrix or an array, got {type(W).__name__}."
         raise TypeError(msg)
+    if backend_of(W).sparse.issparse(W):
+        W = intact_csr(W, "the affinity matrix")
+    return symmetric_affinity(W)
+
+
+def symmetric_affinity(W: Any) -> Sparse:
+    """Do what `affinity_matrix` does, for an array, or for a CSR matrix known to be whole."""
     bk = backend_of(W)
     if W.ndim != 2 or W.shape[0] != W.shape[1]:
         msg = (
@@ -60,6 +73,11 @@ def affinity_matrix(W: Any) -> Sparse:
             f"{tuple(W.shape)}. For features, choose another affinity."
         )
         raise ValueError(msg)
+    if W.dtype.kind not in "biuf":
+        msg = f"the affinity matrix must hold real numbers, got dtype {W.dtype}."
+        raise ValueError(msg)
+    epsilon = np.finfo(W.dtype).eps if W.dtype.kind == "f" else 0.0
+    tolerance = min(max(LEAST_TOLERANCE, 16 * float(epsilon)), MOST_TOLERANCE)
     if not bk.sparse.issparse(W):
         W = W.astype(np.float64)  # CuPy has no sparse matrices of integers or float16
     W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
@@ -72,13 +90,18 @@ def affinity_matrix(W: Any) -> Sparse:
     difference = W - W.T
     gap = float(abs(difference).max()) if difference.nnz else 0.0
     largest = float(W.data.max())
-    if gap > 1e-8 * largest:
+    if largest > MOST:
+        msg = f"affinity entries must be at most {MOST:g}, got {largest:.3g}. Divide W by a number."
+        raise ValueError(msg)
+    if gap > tolerance * largest:
         msg = (
             f"the affinity matrix must be symmetric, got |W - Wᵀ| up to {gap:.3g} with entries "
-            f"up to {largest:.3g}. Symmetrise it first, for instance (W + W.T) / 2."
+            f"up to {largest:.3g}, of which {tolerance:.2g} may be round-off. Symmetrise it first, "
+            "for instance (W + W.T) / 2."
         )
         raise ValueError(msg)
     if gap > 0:
         W = bk.sparse.csr_matrix((W + W.T) * 0.5)
+        W.eliminate_zeros()  # half of the smallest number is zero
     W.sort_indices()
     return W

@@ -86,10 +86,11 @@ class Rows:
         rows, unit = self._in_range
         return rows.X, unit
 
-    def neighbors(self, n_neighbors: int) -> Neighbors:
+    def neighbors(self, n_neighbors: int, *, in_units: bool = False) -> Neighbors:
         """Return the exact nearest neighbours of every row; see `nearest_neighbors`.
 
-        After a search for more neighbours, these are its first columns.
+        After a search for more neighbours, these are its first columns. With `in_units`, distances
+        are divided by the number that `in_range` returns, so that none of them is infinite.
         """
         most = len(self) - 1
         n_neighbors = as_integer("n_neighbors", n_neighbors, 1, most, "the number of rows less one")
@@ -101,7 +102,8 @@ class Rows:
                 "vanish by rounding. Rescale X, or remove the outliers."
             )
             raise ValueError(msg)
-        return Neighbors(xp.sqrt(squares) * unit, indices, n_redone)
+        distances = xp.sqrt(squares)
+        return Neighbors(distances if in_units else distances * unit, indices, n_redone)
 
     def _nearest(self, k: int) -> tuple[Array, Array, int]:
         """Return squared distances, indices (m, k) and `n_redone` of rows within range."""

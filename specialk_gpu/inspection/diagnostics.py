@@ -50,6 +50,8 @@ def in_words(log_p: float, criterion: str) -> str:
         return "< 0.001" if log_p < SMALL else f"{math.exp(log_p):.3f}"
     if log_p > SMALL:
         return f"{math.exp(log_p):.2g}"
+    if log_p == -math.inf:
+        return "0"
     exponent = math.floor(log_p / LN10)
     mantissa = 10 ** (log_p / LN10 - exponent)
     return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"

@@ -75,6 +75,9 @@ def report(
 ) -> None:
     """Write an HTML page that says how many clusters there are, why, and how clear that is.
 
+    Whatever comes from the model or from an argument is shown as text: it cannot become a tag, an
+    attribute or a script of the page.
+
     Parameters
     ----------
     model : SpecialK
@@ -117,11 +120,11 @@ def report(
         "has_bounds": criterion == "zz_top",
     }
     fields = {
-        "title": html.escape(f"{headline} – specialk_gpu"),
-        "source": html.escape(f"{source}: {told}" if source else told),
-        "headline": headline + {"clear": ", clearly", "no power": "?"}.get(sure, ""),
-        "verdict": html.escape(words),
-        "why": f"{MEANING[criterion]} {_rule(model)}",
+        "title": _text(f"{headline} – specialk_gpu"),
+        "source": _text(f"{source}: {told}" if source else told),
+        "headline": _text(headline + {"clear": ", clearly", "no power": "?"}.get(sure, "")),
+        "verdict": _text(words),
+        "why": _text(f"{MEANING[criterion]} {_rule(model)}"),
         "source_of_the_rule": SOURCE[criterion],
         "chart": _chart(model),
         "choose": "Select a k" + (" in the chart or" if len(steps) > 1 else "") + " in the table",
@@ -133,18 +136,23 @@ def report(
         "embedding and coloured by cluster.",
         "members": _members(model, X, image_shape),
         "doubts": "\n".join(
-            f"<li><strong>{html.escape(found)}</strong> {html.escape(advice)}</li>"
+            f"<li><strong>{_text(found)}</strong> {_text(advice)}</li>"
             for found, advice in doubts(model)
         ),
         "facts": "\n".join(
-            f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
-            for name, value in _facts(model, n)
+            f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in _facts(model, n)
         ),
-        "data": json.dumps(data, allow_nan=False).replace("</", "<\\/"),
+        "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
     template = resources.files("specialk_gpu.inspection").joinpath("templates/report.html")
     page = Template(template.read_text(encoding="utf-8")).substitute(fields)
     write_text(path, page)
+
+
+def _text(value: object) -> str:
+    """Return a value as text for the page, in an element or in an attribute between quotes."""
+    text = str(value).encode("utf-8", "replace").decode("utf-8")  # names of files may be no text
+    return html.escape("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text))
 
 
 def _step(model: Fitted, step: Candidate) -> dict[str, Any]:
@@ -218,19 +226,20 @@ def _chart(model: Fitted) -> str:
     parts.append(f'<polyline points="{line}" fill="none" stroke="var(--line)" stroke-width="2"/>')
     every = max(1, -(-len(steps) // 20))
     for step in steps:
+        k = _text(step.k)
         at = f'cx="{x(step.k):.1f}" cy="{y(step.log_p / LN10):.1f}"'
         told = f"{NAME[criterion]} {in_words(step.log_p, criterion)}, "
-        told = html.escape(told + ("accepted" if step.accepted else "not accepted"))
+        told = _text(told + ("accepted" if step.accepted else "not accepted"))
         parts.append(
-            f'<g class="dot" data-k="{step.k}" tabindex="0" role="button" aria-pressed="false" '
-            f'aria-label="k = {step.k}: {told}"><title>k = {step.k}: {told}</title>'
+            f'<g class="dot" data-k="{k}" tabindex="0" role="button" aria-pressed="false" '
+            f'aria-label="k = {k}: {told}"><title>k = {k}: {told}</title>'
             f'<circle class="halo" {at} r="11"/>'
             f'<circle {at} r="5.5" fill="var(--{"yes" if step.accepted else "no"})"/></g>'
         )
         if (step.k - steps[0].k) % every == 0:
             parts.append(
                 f'<text x="{x(step.k):.1f}" y="{HEIGHT - BOTTOM + 24}" '
-                f'text-anchor="middle">{step.k}</text>'
+                f'text-anchor="middle">{k}</text>'
             )
     middle = (LEFT + WIDTH) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
@@ -255,11 +264,12 @@ def _path_row(step: Candidate, answer: int, criterion: str) -> str:
     values += [pair, "yes" if step.accepted else "no"]
     if criterion == "zz_top":
         values.append(f"{step.inertia:.6g}")
-    cells = "".join(f"<td>{html.escape(value)}</td>" for value in values)
+    cells = "".join(f"<td>{_text(value)}</td>" for value in values)
+    k = _text(step.k)
     return (
-        f'<tr data-k="{step.k}"{" class=answer" if step.k == answer else ""}>'
-        f'<th scope="row"><button type="button">{step.k}</button></th>{cells}'
-        f'<td class="words">{html.escape(step.reason)}</td></tr>'
+        f'<tr data-k="{k}"{" class=answer" if step.k == answer else ""}>'
+        f'<th scope="row"><button type="button">{k}</button></th>{cells}'
+        f'<td class="words">{_text(step.reason)}</td></tr>'
     )
 
 

@@ -16,6 +16,7 @@ from sklearn.utils import check_random_state
 
 from specialk_gpu._checks import as_integer, as_positive
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components
@@ -118,7 +119,7 @@ def eigenpairs(
     Raises
     ------
     ValueError
-        If an argument is out of range, or `W` is not square or not finite.
+        If an argument is out of range, or `W` is damaged, not square or not finite.
     TypeError
         If `W` is not sparse, or `n`, `tol` or `max_iter` is not a number of the right kind.
 
@@ -142,7 +143,7 @@ def eigenpairs(
     _check(bk, W, solver)
     n, tol = as_integer("n", n, 1, W.shape[0], "the number of rows"), as_positive("tol", tol)
     max_iter = None if max_iter is None else as_integer("max_iter", max_iter, 1)
-    W, exponent = _within_range(bk, bk.sparse.csr_matrix(W))
+    W, exponent = _within_range(bk, intact_csr(W, "W"))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
     settings = Settings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)

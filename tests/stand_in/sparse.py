@@ -216,13 +216,13 @@ class csc_matrix(csr_matrix):  # noqa: N801 - CuPy's name
 class coo_matrix(Base):  # noqa: N801 - CuPy's name
     """Coordinates. Made from what a test gives, and turned into rows; it can do nothing else."""
 
-    format = "coo"
+    format, __module__ = "coo", "cupyx.scipy.sparse"
 
     def __init__(self, arg1, shape=None):
         found = arg1.on_scipy() if isinstance(arg1, Base) else arg1
         self.found = scipy.sparse.coo_matrix(found, shape=shape)
         self.shape, self.dtype, self.nnz = self.found.shape, self.found.dtype, self.found.nnz
-        self.data = wrap(self.found.data)
+        self.data, self.row, self.col = map(wrap, (self.found.data, *self.found.coords))
 
     def on_scipy(self):
         return self.found
