@@ -117,21 +117,9 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "backend_": (lambda x: x in ("numpy", "cuda"), '"numpy" or "cuda"'),
     "timings_": (_are_timings, "an object of names and seconds"),
     "_settings": (lambda x: isinstance(x, dict), "an object of parameters"),
+    # only for models of the command line; io/preparation checks the content
+    "preparation_": (lambda x: isinstance(x, dict), "an object"),
 }
-
-
-def _is_preparation(value: object) -> bool:
-    """Return whether a value is an object of names, finite numbers, and lists and objects of them.
-
-    The command line writes and reads it (`specialk_gpu.io.preparation`), and checks the rest.
-    """
-    if isinstance(value, dict):
-        return all(_is_name(name) and _is_preparation(one) for name, one in value.items())
-    if isinstance(value, list):
-        return all(map(_is_preparation, value))
-    if isinstance(value, str):
-        return _is_name(value)
-    return value is None or (isinstance(value, (bool, int, float)) and abs(value) <= LARGEST)
 
 
 def _check_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -167,6 +155,7 @@ def _check_content(content: Any) -> None:
     state = content["state"]
     _must(isinstance(state, dict), "its state must be an object")
     whole = {"path_", "affinity_matrix_", "_tree", *VALUES}
+    whole -= {"preparation_"}
     known = whole | {"_fit_X", "_distinct", "preparation_"}
     for name, told in state.items():
         _must(name in known, f"it holds {name!r}, which no model has")
@@ -174,13 +163,11 @@ def _check_content(content: Any) -> None:
     missing = sorted(whole - state.keys())
     _must(not missing, f"it does not hold {', '.join(missing)}")
     for name, (holds, expected) in VALUES.items():
+        if name not in state and name not in whole:
+            continue
         _must(state[name].keys() == {"value"}, f"{name} must have a value")
         value = state[name]["value"]
         _must(holds(value), f"{name} must be {expected}, got {value!r}")
-    if "preparation_" in state:  # only if the command line has fitted the model to a table
-        told = state["preparation_"].get("value")
-        fits = isinstance(told, dict) and _is_preparation(told)
-        _must(fits, "preparation_ must be an object of names and numbers")
     for name in ("_fit_X", "_distinct"):
         _must(state.get(name, {"value": None}) == {"value": None}, f"{name} must be an array")
     _must(state["_tree"] in ({"tree": True}, {"value": None}), "_tree must be a tree or null")

@@ -384,7 +384,10 @@ def _check_outputs(
 
 
 def _cluster(
-    X: np.ndarray | sparse.csr_array, parameters: dict[str, Any], *, quiet: bool
+    X: np.ndarray | sparse.csr_array,
+    parameters: dict[str, Any],
+    *,
+    quiet: bool,
 ) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
