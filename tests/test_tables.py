@@ -551,3 +551,11 @@ def test_what_arrays_cannot_do_is_refused(tmp_path, run, name, options, message)
     code, out, err = run("fit", tmp_path / name, *options)
     assert (code, out, len(err)) == (2, "", 1)
     assert message in err[0]
+
+
+def test_what_is_no_preparation_is_not_saved_with_a_model(tmp_path, run):
+    fitted(tmp_path, run, FRAME, "--columns", "a")
+    model = SpecialK.load(tmp_path / "m.npz")
+    model.preparation_ = ["a"]
+    with pytest.raises(ValueError, match="preparation_ must be an object"):
+        model.save(tmp_path / "m.npz")
