@@ -4,11 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, kstest
 from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import SpecialK
 from specialk_gpu.selection import valleys
+from specialk_gpu.selection.discrete import spread_values
 from specialk_gpu.selection.null_distribution import local_dimension
 from specialk_gpu.selection.valleys import (
     MARGIN,
@@ -222,3 +224,39 @@ def test_valleys_do_not_depend_on_the_unit(scale):
     fits = [SpecialK(backend="numpy", random_state=0).fit(x) for x in (X, X * scale)]
     np.testing.assert_array_equal(fits[0].labels_, fits[1].labels_)
     np.testing.assert_allclose(*([step.log_p for step in model.path_] for model in fits), rtol=1e-6)
+
+
+# -- discrete columns -----------------------------------------------------------------------------
+
+
+def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.choice([0, 1, 5], 2000, p=[0.6, 0.3, 0.1]), rng.normal(size=2000)])
+    found = bk.to_numpy(spread_values(bk.asarray(X)))
+    np.testing.assert_array_equal(found[:, 1], X[:, 1])  # not discrete
+    for value, low, high in ((0, -0.5, 0.5), (1, 0.5, 3), (5, 3, 7)):
+        own = found[X[:, 0] == value, 0]
+        assert kstest(own, "uniform", (low, high - low)).pvalue > 0.001
+    order = rng.permutation(2000)
+    np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X[order]))), found[order])
+    np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X * 4))), found * 4)
+
+
+def test_rows_without_discrete_columns_are_not_copied(bk):
+    for X in (np.random.default_rng(0).normal(size=(300, 5)), np.zeros((50, 2))):
+        x = bk.asarray(X)
+        assert spread_values(x) is x
+
+
+@pytest.mark.filterwarnings("ignore::specialk_gpu.DuplicateRowsWarning")
+@pytest.mark.parametrize("share", [0.1, 0.2, 0.3])
+def test_independent_bits_are_one_cluster_and_classes_of_bits_are_several(share):
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        X = (rng.random((600, 15)) < share).astype(float)
+        assert SpecialK(backend="numpy", random_state=0).fit(X).n_clusters_ == 1
+    kinds = rng.random((3, 30)) < 0.5
+    y = rng.integers(3, size=600)
+    X = (kinds[y] ^ (rng.random((600, 30)) < 0.08)).astype(float)
+    model = SpecialK(backend="numpy", random_state=0).fit(X)
+    assert adjusted_rand_score(y, model.labels_) > 0.95

@@ -159,7 +159,7 @@ LAW: dict[str, Draw] = {
     "thick sine curve": lambda rng, m: _wave(rng, m, 2 * np.pi, 0.1),
     "spiral": _spiral,
 }
-CHECK: dict[str, Draw] = {
+FIRST_CHECK: dict[str, Draw] = {
     "logistic, d = 2": lambda rng, m: rng.logistic(size=(m, 2)),
     "Weibull of 1.5, d = 3": lambda rng, m: rng.weibull(1.5, (m, 3)),
     "gamma of 2, d = 2": lambda rng, m: rng.gamma(2, size=(m, 2)),
@@ -188,6 +188,11 @@ CHECK: dict[str, Draw] = {
     "noisy sine curve": lambda rng, m: _wave(rng, m, 4 * np.pi, 0.3),
     "noisy circle": lambda rng, m: _arc(rng, m, 2 * np.pi, 0.25),
     "noisy arc": lambda rng, m: _arc(rng, m, 2 * np.pi / 3, 0.15),
+}
+# Added after a rule for discrete columns had been made: composites are not made of them.
+CHECK = FIRST_CHECK | {
+    "bits of 0.2, d = 15": lambda rng, m: (rng.random((m, 15)) < 0.2).astype(float),
+    "Poisson of 0.2, d = 15": lambda rng, m: rng.poisson(0.2, (m, 15)).astype(float),
 }
 
 
@@ -243,11 +248,11 @@ def draw(family: str, m: int, number: int) -> np.ndarray:
 def composite(J: int, number: int) -> np.ndarray:
     """Draw J far-apart members of the families for the check, of 50 to 1,000 rows."""
     rng = np.random.default_rng([J, number])
-    names = rng.choice(list(CHECK), J, replace=len(CHECK) < J)
+    names = rng.choice(list(FIRST_CHECK), J, replace=len(FIRST_CHECK) < J)
     least, most = {2: (300, 1000), 5: (100, 600), 20: (50, 200)}[J]
     parts = []
     for i, name in enumerate(names):
-        X = CHECK[name](rng, int(rng.integers(least, most + 1)))
+        X = FIRST_CHECK[name](rng, int(rng.integers(least, most + 1)))
         X = X[:, :10] / X[:, :10].std(axis=0).mean()
         X[:, 0] += GAP * i
         parts.append(X)

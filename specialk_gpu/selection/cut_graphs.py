@@ -13,6 +13,7 @@ from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.knn import knn_graph_of, normalised_graph, symmetric_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
+from specialk_gpu.selection.discrete import spread_values
 from specialk_gpu.selection.null_distribution import (
     isolation_log_p,
     local_dimension,
@@ -96,12 +97,16 @@ class CutGraphs:
         return self._distinct.neighbors(min(WIDE, len(self._distinct) - 1)).indices
 
     @cached_property
+    def _spread(self) -> Array:
+        return spread_values(self._distinct.in_range()[0])
+
+    @cached_property
     def _halves(self) -> Array:
-        return halves(self._distinct.in_range()[0])
+        return halves(self._spread)
 
     def valleys(self, part: Array, K: int) -> Valleys:
         """Return the valleys between parts. Requires `has_rows`."""
-        return Valleys(self._distinct.in_range()[0], self._halves, part, K)
+        return Valleys(self._spread, self._halves, part, K)
 
     @property
     def n_columns(self) -> int:
