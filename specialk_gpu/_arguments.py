@@ -80,6 +80,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "n_neighbors": _INTEGER | {"help": "neighbours of each point in the graph (10)"},
     "coverage": _NUMBER | {"help": "radius graph: share of points with N neighbours (0.99)"},
     "metric": {"choices": ("euclidean", "cosine"), "help": "distance between points (euclidean)"},
+    "normalize": {"action": "store_true", "help": "precomputed graph: divide by root degrees"},
     "weights": {"choices": ("connectivity", "distance"), "help": "edge weights (connectivity)"},
     "n_components": {
         "type": _integer_or("auto", "auto"),

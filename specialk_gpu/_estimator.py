@@ -27,6 +27,7 @@ from specialk_gpu._stages import (
     neighbour_graph,
     refuse_eigenpairs,
     warn_of_graph,
+    warn_of_hubs,
     warn_of_scales,
 )
 from specialk_gpu._storage import OnDevice, on_host
@@ -34,7 +35,7 @@ from specialk_gpu._validation import output_converter, to_backend, validate_inpu
 from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.graph.features import METRICS, in_metric
-from specialk_gpu.graph.knn import WEIGHTS
+from specialk_gpu.graph.knn import WEIGHTS, normalised_graph
 from specialk_gpu.graph.precomputed import symmetric_affinity
 from specialk_gpu.graph.rows import Rows, without_duplicates
 from specialk_gpu.selection.sweep import STOPPING
@@ -81,6 +82,9 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         For W_R: the share of rows that have `n_neighbors` other rows within the radius.
     weights : {"connectivity", "distance"}, default="connectivity"
         Entries of W_C before it is normalised: ones or distances.
+    normalize : bool, default=False
+        For affinity="precomputed": divide each similarity by the square roots of the degrees (sums
+        of similarities) of its two rows. Do so if degrees differ much, as in a graph with hubs.
     metric : {"euclidean", "cosine"}
         Distance between rows. "cosine" first scales each row to length 1. For other metrics, pass
         a precomputed graph.
@@ -189,6 +193,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         "n_neighbors": [Interval(Integral, 1, None, closed="left")],
         "coverage": [Interval(Real, 0, 1, closed="right")],
         "weights": [StrOptions(set(WEIGHTS))],
+        "normalize": ["boolean"],
         "metric": [StrOptions(set(METRICS))],
         "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "n_kmeans_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -216,6 +221,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         n_neighbors: int = 10,
         coverage: float = 0.99,
         weights: str = "connectivity",
+        normalize: bool = False,
         metric: str = "euclidean",
         n_components: int | str = "auto",
         n_kmeans_components: int | None = 50,
@@ -239,6 +245,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.n_neighbors = n_neighbors
         self.coverage = coverage
         self.weights = weights
+        self.normalize = normalize
         self.metric = metric
         self.n_components = n_components
         self.n_kmeans_components = n_kmeans_components
@@ -315,6 +322,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         rows, group = None, None
         if self.affinity == "precomputed":
             W, radius = symmetric_affinity(X), None
+            W = normalised_graph(W) if self.normalize else W
+            warn_of_hubs(wish, bk, W)
             check_counts(wish, W.shape[0], "rows")
         else:
             with explain_memory_error(bk, "graph"):

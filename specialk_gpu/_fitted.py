@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
 
+from specialk_gpu._checks import as_integer
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu.backend.typing import Array
@@ -99,14 +99,10 @@ class Fitted:
             Before `fit`.
         """
         check_is_fitted(self, "labels_")
-        if not isinstance(k, Integral):
-            msg = f"k must be an integer, got {k!r}."
-            raise TypeError(msg)
         if self._tree is not None:
-            if not 1 <= k <= self._tree.n_leaves:
-                msg = f"k must lie between 1 and {self._tree.n_leaves}, got {k}."
-                raise ValueError(msg)
-            return self._tree.labels(k)
+            most = self._tree.n_leaves
+            return self._tree.labels(as_integer("k", k, 1, most, "the number of fragments"))
+        k = as_integer("k", k, 1)
         step = next((step for step in self.path_ if step.k == k), None)
         if step is None:
             known = [step.k for step in self.path_]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import as_integer, as_positive
 
 __all__ = ["Parameters", "checked_parameters", "check_counts", "check_limits", "significance_level"]
 
@@ -29,6 +29,7 @@ class Parameters(Protocol):
     n_neighbors: int
     coverage: float
     weights: str
+    normalize: bool
     n_components: int | str
     n_kmeans_components: int | None
     drop_correlated: float | None
@@ -49,8 +50,11 @@ def checked_parameters(model: BaseEstimator) -> Any:
     """
     given = model.get_params(deep=False)
     for name, value in given.items():
-        is_number = isinstance(value, Integral) and name not in ("full_path", "verbose")
-        if is_number and name != "random_state":
+        if name in ("full_path", "normalize", "verbose", "random_state"):
+            continue
+        if name in ("alpha", "coverage", "drop_correlated", "tol") and value is not None:
+            given[name] = as_positive(name, value)
+        elif isinstance(value, Integral):
             given[name] = as_integer(name, value, 1)
     return SimpleNamespace(**given)
 

@@ -38,11 +38,12 @@ __all__ = [
     "neighbour_graph",
     "refuse_eigenpairs",
     "warn_of_graph",
+    "warn_of_hubs",
     "warn_of_scales",
 ]
 
 APART, MOST_SCALED = 100, 100  # ratio of spreads that is too large, in so many columns at most
-SAMPLED = 2**13  # rows from which the spreads are measured
+SAMPLED, CENTRED = 2**13, 0.05  # rows that are measured; the largest mean, in deviations
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
@@ -194,21 +195,41 @@ def warn_of_graph(model: Parameters, W: Sparse) -> None:
         )
 
 
+def warn_of_hubs(model: Parameters, bk: Backend, W: Sparse) -> None:
+    """Warn that the degrees of a given graph differ a hundredfold."""
+    if model.normalize or not W.nnz:
+        return
+    xp = bk.xp
+    degree = xp.empty((W.shape[0], 1))
+    bk.spmm(W, xp.ones((W.shape[0], 1)), degree, 1.0, 0.0, 0.0)
+    degree = degree[degree > 0]
+    least, most = bk.to_numpy(xp.stack([degree.min(), degree.max()])).tolist()
+    if most > APART * least:
+        warn(
+            f"the degrees of the graph (sums of similarities) lie between {least:.3g} and "
+            f"{most:.3g}, and its eigenvectors may show no more than the largest. Set "
+            "normalize=True to divide each similarity by the roots of its two degrees.",
+            GraphWarning,
+        )
+
+
 def warn_of_scales(bk: Backend, X: Array) -> None:
     """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows.
 
-    Data of many columns, such as images, and columns by decreasing spread, such as principal
-    components, bring no warning.
+    Data of many columns, such as images, and centred columns by decreasing spread, such as
+    principal components, bring no warning.
     """
     xp, (m, d) = bk.xp, X.shape
     if not 2 <= d <= MOST_SCALED:
         return
     few = X[:: -(-m // SAMPLED)].astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
-        spread, size = bk.to_numpy(xp.stack([few.std(axis=0), xp.abs(few).max(axis=0)]))
-    spread = np.where(spread > 1e-12 * size, spread, 0)  # a constant column has none
-    own = spread[np.isfinite(spread) & (spread > 0)]
-    if own.size < 2 or own.max() <= APART * own.min() or (np.diff(spread) <= 0).all():
+        found = xp.stack([few.std(axis=0), xp.abs(few).max(axis=0), xp.abs(few.mean(axis=0))])
+    spread, size, mean = bk.to_numpy(found)
+    spread = np.where(np.isfinite(spread) & (spread > 1e-12 * size), spread, 0)  # 0 if constant
+    own = spread[spread > 0]
+    are_components = (np.diff(spread) <= 0).all() and (mean <= CENTRED * spread).all()
+    if own.size < 2 or own.max() <= APART * own.min() or are_components:
         return
     widest, narrowest = int(np.argmax(spread)), int(np.argmin(np.where(spread > 0, spread, np.inf)))
     warn(

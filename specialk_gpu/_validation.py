@@ -104,7 +104,7 @@ def _dtypes_kept(dtype: str, precomputed: bool) -> list[type]:  # noqa: FBT001
 
 
 def to_backend(bk: Backend, X: Array | Sparse) -> Any:
-    """Move data that `checked` returned to the backend; data already there are not copied."""
+    """Move what `validate_input` returned to the backend; data already there are not copied."""
     if sparse.issparse(X):
         return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
     return bk.asarray(X)

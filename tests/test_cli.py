@@ -199,11 +199,11 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
     }
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
     seen = stand_in()
-    assert main(["fit", str(points), "--full-path", *flags]) == 0
+    assert main(["fit", str(points), "--full-path", "--normalize", *flags]) == 0
     np.testing.assert_array_equal(seen.pop("X"), np.load(points))
-    assert seen == {**given, "full_path": True, "verbose": 0}
+    assert seen == {**given, "full_path": True, "normalize": True, "verbose": 0}
     offered = set(inspect.signature(SpecialK).parameters) - {"metric", "verbose"}
-    assert offered == set(given) | {"full_path"}
+    assert offered == set(given) | {"full_path", "normalize"}
 
 
 def test_words_stand_for_values_that_are_no_numbers(points, stand_in):

@@ -11,11 +11,14 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from oracles import to_scipy
 from scipy import sparse
 from sklearn.datasets import make_blobs
+from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import (
     DuplicateRowsWarning,
+    GraphWarning,
     ScaleWarning,
     SpecialK,
     eigenpairs,
@@ -394,6 +397,7 @@ def test_columns_of_very_different_spreads_bring_a_warning_with_the_remedy(bk):
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     images = np.random.default_rng(0).normal(size=(200, 784)) * np.logspace(-6, 0, 784)
     leading = np.random.default_rng(0).normal(size=(200, 6)) * np.logspace(0, -4, 6)
+    leading -= leading.mean(axis=0)
     constant = np.column_stack([BLOBS, np.full(len(BLOBS), 1e9)])
     with warnings.catch_warnings():
         warnings.simplefilter("error", ScaleWarning)
@@ -422,3 +426,26 @@ def test_memory_for_eigenvectors_is_asked_for_before_the_graph_is_built(monkeypa
     with pytest.raises(MemoryError, match=r"500 eigenvectors of 2000 rows need about .*n_comp"):
         fit(X, criterion="zz_top", n_components=500)
     assert not searched
+
+
+def test_given_graphs_with_hubs_are_normalised_on_request_and_left_unchanged(bk):
+    rng, y = np.random.default_rng(1), np.repeat([0, 1, 2], 60)
+    edges = np.triu(rng.random((180, 180)) < np.where(y[:, None] == y, 0.4, 0.02), 1)
+    A = (edges + edges.T).astype(float)
+    W = sparse.block_diag([A, 0.005 * A], format="csr")
+    given = bk.sparse.csr_matrix(W)
+    settings = {"affinity": "precomputed", "backend": bk.name}
+    with pytest.warns(GraphWarning, match="degrees of the graph .* Set normalize=True"):
+        fit(given, **settings)
+    model = fit(given, normalize=True, **settings)
+    assert model.n_clusters_ == 6
+    truth = np.repeat(np.arange(6), 60)
+    assert adjusted_rand_score(truth, bk.to_numpy(model.labels_)) == 1
+    assert (to_scipy(bk, given) != W).nnz == 0
+
+
+def test_the_warning_of_scales_does_not_turn_on_the_order_of_columns():
+    X = customers()
+    for order in ([0, 1, 2], [1, 0, 2], [2, 0, 1], [1, 2, 0]):
+        with pytest.warns(ScaleWarning):
+            fit(X[:, order])

@@ -12,7 +12,16 @@ from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import features, in_metric
 from specialk_gpu.graph.rows import Rows
 
-__all__ = ["GraphWarning", "knn_graph", "neighbors_graph"]
+__all__ = [
+    "GraphWarning",
+    "MAX_EDGES",
+    "WEIGHTS",
+    "knn_graph",
+    "knn_graph_of",
+    "neighbors_graph",
+    "normalised_graph",
+    "symmetric_graph",
+]
 
 WEIGHTS = ("connectivity", "distance")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32

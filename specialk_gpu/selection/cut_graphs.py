@@ -22,7 +22,7 @@ from specialk_gpu.selection.null_distribution import (
 from specialk_gpu.selection.valleys import Valleys, halves
 from specialk_gpu.selection.walks import CutGraph, prepare_walks
 
-__all__ = ["CutGraphs", "WIDE"]
+__all__ = ["NEAR", "WIDE", "CutGraphs"]
 
 NEAR, WIDE = 10, 30  # neighbours of a row in the first graph ("near") and in the second ("wide")
 LEAST_ROWS = 3 * WIDE  # with fewer rows there is no second graph: most rows would be neighbours

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # the smallest graphs that the test was calibrated on
+NO_MORE = "only {} clusters can be distinguished: no more are possible"
 FIXED = "fixed by n_clusters: not tested"
 FIRST = "start: one cluster, nothing to test"
 LEAST = "accepted: fixed by min_clusters"
@@ -44,11 +45,9 @@ def reason_by_cut(
     `own` is the log p of the level, and `pair` its least separate pair.
     """
     if n_clusters is not None:
-        if level < n_clusters:
-            return f"only {level} clusters can be distinguished: no more are possible"
-        return FIXED
+        return FIXED if level == n_clusters else NO_MORE.format(level)
     if level == k < min_clusters:
-        return f"only {level} clusters can be distinguished: no more are possible"
+        return NO_MORE.format(level)
     if level == 1:
         return FIRST
     if level == min_clusters:
@@ -78,7 +77,7 @@ def reason_by_bound(
     if n_clusters is not None:
         return FIXED
     if n_found < step.k:
-        return f"only {n_found} rows are distinct: no more clusters are possible"
+        return NO_MORE.format(n_found)
     if step.k == 1:
         return FIRST
     if step.k == min_clusters:

@@ -137,8 +137,6 @@ def search(
         If `max_clusters` ended the search, or if clusters have very few rows.
     """
     m, log_alpha = graphs.n_distinct, math.log(alpha)
-    n_clusters = None if n_clusters is None else int(n_clusters)  # may be a NumPy integer
-    min_clusters = int(min_clusters)
     most = n_clusters or min(m, max_clusters or m)
     wish = _Wish(log_alpha, n_clusters, min_clusters, most)
     trees, pairs = _search_trees(graphs, eigenpairs, wish, seed, clock)
