@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from specialk_gpu import SpecialK, affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph import knn as graph
+from specialk_gpu.graph.features import unit_rows
 from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.graph.radius import refuse_radius_graph
 
@@ -474,3 +475,13 @@ def test_a_radius_graph_waits_five_times_a_tile_and_a_few_times_more(waits, monk
         found = radius_graph(X, 10).affinity
     assert three.waits <= one.waits + 2 * 5, str(three)
     assert abs(found - expected).nnz == 0
+
+
+def test_proportional_rows_are_duplicates_by_the_cosine(bk):
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(150, 4))
+    X = np.repeat(directions, 12, axis=0) * rng.integers(1, 9, size=(1800, 1))
+    found = bk.to_numpy(unit_rows(bk.asarray(X)))
+    assert len(np.unique(found, axis=0)) == 150
+    exact = X / np.linalg.norm(X, axis=1)[:, None]
+    np.testing.assert_allclose(found, exact, rtol=0, atol=2.0**-40)

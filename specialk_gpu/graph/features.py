@@ -62,6 +62,8 @@ def features(X: ArrayLike, min_rows: int = 2) -> Array:
 def unit_rows(X: Array) -> Array:
     """Scale rows to length 1, so that Euclidean distances order pairs as the cosine does.
 
+    In float64, entries are rounded to multiples of 2^-40, so that proportional rows are equal.
+
     Parameters
     ----------
     X : float array of shape (m, d)
@@ -87,6 +89,9 @@ def unit_rows(X: Array) -> Array:
         raise ValueError(msg)
     out = xp.ascontiguousarray(X / largest[:, None])  # squares stay within range
     out /= xp.sqrt((out * out).sum(axis=1))[:, None]
+    if out.dtype == np.float64:  # so that proportional rows are equal, and not but for rounding
+        xp.rint(out * 2.0**40, out=out)
+        out *= 2.0**-40
     return out
 
 
