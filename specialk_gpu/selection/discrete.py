@@ -21,6 +21,7 @@ LEVELS, REPEATS = (
     20,
     3,
 )  # a column is discrete with so many values at most, each so often on average
+WIDE_STEP = 0.5  # and if a step between two of them is so many deviations wide, on average
 MOST_COLUMNS = 100  # with more columns, a line between two means is made of many of them
 SAMPLED = 2**10  # rows from which the values of a column are taken
 MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd numbers of splitmix64
@@ -37,8 +38,11 @@ def spread_values(X: Array) -> Array:
     if d > MOST_COLUMNS:
         return X
     sample = xp.sort(X[:: -(-m // SAMPLED)].astype(np.float64), axis=0)
-    counts = bk.to_numpy((sample[1:] != sample[:-1]).sum(axis=0)) + 1  # host waits
-    discrete = np.flatnonzero((counts > 1) & (counts <= LEVELS) & (counts * REPEATS <= len(sample)))
+    changes = (sample[1:] != sample[:-1]).sum(axis=0).astype(np.float64)
+    found = xp.stack([changes, sample[-1] - sample[0], sample.std(axis=0)])
+    changes, width, deviation = bk.to_numpy(found)  # host waits
+    few = (changes > 0) & (changes < LEVELS) & ((changes + 1) * REPEATS <= len(sample))
+    discrete = np.flatnonzero(few & (width >= WIDE_STEP * deviation * changes))
     if not discrete.size:
         return X
     out = X.astype(np.float64)  # makes a copy
