@@ -2,9 +2,8 @@
 
 Results go to stdout. Errors and warnings go to stderr, one line each; progress goes to stderr if
 that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong
-usage or bad input, 130 interrupted. Each command imports NumPy, scikit-learn and the estimator
-only if it needs them, so that ``--help`` is quick. The command `bench` is part of the repository
-(`benchmarks.suite.command`), not of the wheel.
+usage or bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported only if they
+are needed. The command `bench` is in the repository (`benchmarks.suite.command`), not in the wheel.
 """
 
 from __future__ import annotations
@@ -204,8 +203,8 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
     if options.true_labels:
         true_labels = files.read_labels(options.true_labels)
         if len(true_labels) != rows_read.n_rows:
-            msg = f"{options.true_labels} must hold {rows_read.n_rows} labels, "
-            msg += f"got {len(true_labels)}"
+            n_rows, n_labels = rows_read.n_rows, len(true_labels)
+            msg = f"{options.true_labels} must hold {n_rows} labels, got {n_labels}"
             raise ValueError(msg)
         if rows_read.kept is not None:
             true_labels = true_labels[rows_read.kept]
@@ -226,8 +225,7 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
             content = summary(model, rows, seconds, warned)
             content["n_rows_dropped"] = rows_read.n_rows - X.shape[0]
             content["preparation"] = prepared
-            text = json.dumps(content, indent=2, allow_nan=False)
-            write_text(options.summary, f"{text}\n")
+            write_text(options.summary, json.dumps(content, indent=2, allow_nan=False) + "\n")
         if options.model:
             model.save(options.model)
         if options.report:
