@@ -379,7 +379,7 @@ def test_the_model_must_be_fitted(tmp_path):
         SpecialK().report(tmp_path / "out.html")
     with pytest.raises(ValueError, match=r"on the path, \[1, 2, 3, 4, 5, 6\], got 9"):
         pair_matrix(fit(BLOBS, criterion="zz_top"), 9)
-    with pytest.raises(ValueError, match=r"k must lie between 1 and \d+, got 999"):
+    with pytest.raises(ValueError, match=r"k must lie between 1 and .*, got 999"):
         pair_matrix(fit(BLOBS), 999)
 
 

@@ -376,7 +376,7 @@ def test_distinct_rows_end_the_path(bk):
         found = run(bk, D, full_path=True)
     assert found.n_clusters == 3
     assert [step.k for step in found.path] == [1, 2, 3, 4]
-    assert found.path[-1].reason == "only 3 rows are distinct: no more clusters are possible"
+    assert found.path[-1].reason == "only 3 clusters can be distinguished: no more are possible"
     assert found.path[-1].log_p == 0
 
 
