@@ -1,8 +1,10 @@
 """Exact neighbours: every index and every bit of every distance, against brute force."""
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 
 import numpy as np
 import pytest
@@ -425,6 +427,23 @@ def test_a_fit_looks_for_duplicates_once_and_for_as_many_neighbours_once(monkeyp
             model.fit(data)
         assert len(hashed) == 1
         assert [k for _, _, k in searched] in ([10], [10, 30])
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-200])
+def test_rows_are_freed_with_their_last_user(scale):
+    X = np.concatenate([normal(size=(60, 2)), np.zeros((2, 2))]) * scale
+    gc.disable()
+    try:
+        for data in (X, X[:60]):
+            rows = Rows(data)
+            rows.neighbors(5)
+            rows.distinct.neighbors(3)
+            rows.in_range()
+            ref = weakref.ref(rows)
+            del rows
+            assert ref() is None
+    finally:
+        gc.enable()
 
 
 def test_rows_of_equal_hash_are_told_apart(bk, colliding):

@@ -66,25 +66,34 @@ class Rows:
         """The first row of each group of equal rows, and each row's group; None if all differ."""
         return duplicate_groups(self.X)
 
-    @cached_property
+    # Nothing that is kept refers back to these rows: they are freed with their last user, and not
+    # only when Python looks for cycles.
+
+    @property
     def distinct(self) -> Rows:
         """Each distinct row once."""
-        if self.groups is None:
-            return self
+        return self if self.groups is None else self._distinct
+
+    @cached_property
+    def _distinct(self) -> Rows:
+        assert self.groups is not None
         distinct = Rows(self.X[self.groups[0]])
         distinct.groups = None
         return distinct
 
     @cached_property
-    def _in_range(self) -> tuple[Rows, float]:
-        """The rows divided by a power of two, so that squares stay finite, and this number."""
+    def _scaled(self) -> tuple[Rows | None, float]:
+        """The rows divided by a power of two, so that squares stay finite, and this number.
+
+        The rows are None if the number is 1.
+        """
         X, unit = within_range(backend_of(self.X), self.X)
-        return (self if unit == 1 else Rows(X)), unit
+        return (None if unit == 1 else Rows(X)), unit
 
     def in_range(self) -> tuple[Array, float]:
         """Return the result of `within_range`."""
-        rows, unit = self._in_range
-        return rows.X, unit
+        rows, unit = self._scaled
+        return (self if rows is None else rows).X, unit
 
     def neighbors(self, n_neighbors: int, *, in_units: bool = False) -> Neighbors:
         """Return the exact nearest neighbours of every row; see `nearest_neighbors`.
@@ -94,9 +103,10 @@ class Rows:
         """
         most = len(self) - 1
         n_neighbors = as_integer("n_neighbors", n_neighbors, 1, most, "the number of rows less one")
-        xp, (rows, unit) = backend_of(self.X).xp, self._in_range
+        xp, (scaled, unit) = backend_of(self.X).xp, self._scaled
+        rows = self if scaled is None else scaled
         squares, indices, n_redone = rows._nearest(n_neighbors)
-        if unit != 1 and int((squares == 0).sum()) > rows._n_equal(n_neighbors):
+        if unit != 1 and int((squares == 0).sum()) > rows.n_equal(n_neighbors):
             msg = (
                 f"X has entries as large as {unit:.3g}, so that the distances between some rows "
                 "vanish by rounding. Rescale X, or remove the outliers."
@@ -122,7 +132,7 @@ class Rows:
         squares, indices, n_redone = self._found
         return squares[:, :k], indices[:, :k], n_redone
 
-    def _n_equal(self, k: int) -> int:
+    def n_equal(self, k: int) -> int:
         """Return how many of all k nearest neighbours equal their row."""
         if self.groups is None:
             return 0
@@ -140,11 +150,9 @@ def without_duplicates(rows: Rows, n_neighbors: int) -> tuple[Rows, Array | None
     """
     if rows.groups is None:
         return rows, None
-    xp = backend_of(rows.X).xp
-    sizes = xp.bincount(rows.groups[1])
-    most = int(sizes.max())
-    n_copies = float((sizes * xp.minimum(sizes - 1, n_neighbors)).sum())
-    if most <= n_neighbors and n_copies <= MOST_COPIES * len(rows) * n_neighbors:
+    most = int(backend_of(rows.X).xp.bincount(rows.groups[1]).max())
+    limit = MOST_COPIES * len(rows) * n_neighbors
+    if most <= n_neighbors and rows.n_equal(n_neighbors) <= limit:
         return rows, None
     warn(
         f"X has duplicate rows, one of them {most} times, and they crowd out the "
