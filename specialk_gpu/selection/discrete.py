@@ -13,18 +13,17 @@ import math
 import numpy as np
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.mixing import ODD, uniform
 from specialk_gpu.backend.typing import Array
 
 __all__ = ["spread_values"]
 
-LEVELS, REPEATS = (
-    20,
-    3,
-)  # a column is discrete with so many values at most, each so often on average
-WIDE_STEP = 0.5  # and if a step between two of them is so many deviations wide, on average
+# A column is discrete if it has few values, each is repeated, and the steps between them are wide.
+FEW_VALUES = 20
+REPEATS = 3  # times that a value occurs in the sample, on average
+WIDE_STEP = 0.5  # standard deviations, on average
 MOST_COLUMNS = 100  # with more columns, a line between two means is made of many of them
 SAMPLED = 2**10  # rows from which the values of a column are taken
-MIX = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # odd numbers of splitmix64
 
 
 def spread_values(X: Array) -> Array:
@@ -37,35 +36,27 @@ def spread_values(X: Array) -> Array:
     xp, (m, d) = bk.xp, X.shape
     if d > MOST_COLUMNS:
         return X
-    sample = xp.sort(X[:: -(-m // SAMPLED)].astype(np.float64), axis=0)
-    changes = (sample[1:] != sample[:-1]).sum(axis=0).astype(np.float64)
-    found = xp.stack([changes, sample[-1] - sample[0], sample.std(axis=0)])
-    changes, width, deviation = bk.to_numpy(found)  # host waits
-    few = (changes > 0) & (changes < LEVELS) & ((changes + 1) * REPEATS <= len(sample))
-    discrete = np.flatnonzero(few & (width >= WIDE_STEP * deviation * changes))
-    if not discrete.size:
+    sample = bk.to_numpy(X[:: -(-m // SAMPLED)]).astype(np.float64)  # host waits
+    values = [np.unique(column) for column in sample.T]
+    discrete = [j for j in range(d) if _is_discrete(sample[:, j], values[j])]
+    if not discrete:
         return X
     out = X.astype(np.float64)  # makes a copy
-    unit = 2.0 ** -math.frexp(float(xp.abs(out).max()))[1]
+    unit = 2.0 ** -math.frexp(float(xp.abs(out).max()))[1]  # host waits
     draws = np.random.default_rng(0).integers(2**63, size=d, dtype=np.int64)
     keys = bk.row_hashes(out * unit, bk.asarray(draws.astype(np.uint64) * 2 + 1))
-    for j in discrete.tolist():
-        values = xp.unique(sample[:, j])
-        middle = (values[1:] + values[:-1]) / 2
-        low = xp.concatenate([2 * values[:1] - middle[:1], middle])
-        high = xp.concatenate([middle, 2 * values[-1:] - middle[-1:]])
-        place = xp.searchsorted(middle, out[:, j])
-        out[:, j] = low[place] + (high - low)[place] * _uniform(keys, j)
+    for j in discrete:
+        middle = (values[j][1:] + values[j][:-1]) / 2
+        first, last = 2 * values[j][0] - middle[0], 2 * values[j][-1] - middle[-1]
+        edges = np.concatenate([[first], middle, [last]])  # of the rooms
+        low, width = bk.asarray(edges[:-1]), bk.asarray(np.diff(edges))
+        room = xp.searchsorted(bk.asarray(middle), out[:, j])
+        column = np.uint64((j + 1) * ODD[0] % 2**64)
+        out[:, j] = low[room] + width[room] * uniform(keys ^ column)
     return out
 
 
-def _uniform(keys: Array, j: int) -> Array:
-    """Return a number in [0, 1) for each key (m,) of uint64 and column j."""
-    first, second, third = (np.uint64(x) for x in MIX)
-    z = keys ^ np.uint64((j + 1) * MIX[0] % 2**64)
-    z = z * first
-    z ^= z >> np.uint64(30)
-    z *= second
-    z ^= z >> np.uint64(27)
-    z *= third
-    return (z ^ (z >> np.uint64(31))) * 2.0**-64
+def _is_discrete(column: np.ndarray, values: np.ndarray) -> bool:
+    """Return whether a column of the sample is discrete; `values` are its distinct values."""
+    few = 1 < values.size <= FEW_VALUES and values.size * REPEATS <= column.size
+    return few and bool(np.diff(values).mean() >= WIDE_STEP * column.std())

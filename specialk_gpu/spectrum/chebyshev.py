@@ -26,6 +26,7 @@ from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._progress import report_progress
+from specialk_gpu.backend.mixing import ODD, uniform
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
@@ -39,8 +40,6 @@ from specialk_gpu.spectrum.filter import (
 from specialk_gpu.spectrum.orthonormal import finish_orthonormal, orthonormalise, wide_panels
 
 __all__ = ["chebyshev", "find_missed", "guard_size", "product", "refuse_block"]
-
-ODD = (0x9E3779B97F4A7C15, 0xD1B54A32D192ED03, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 def product(bk: Backend, A: Operator, X: Array) -> Array:
@@ -58,17 +57,12 @@ def random_block(bk: Backend, m: int, width: int, seed: int, dtype: Dtype) -> Ar
     """
     xp = bk.xp
     out = xp.empty((m, width), dtype=dtype)
-    odd = [np.uint64(x) for x in ODD]
-    column = xp.arange(width, dtype=np.uint64) * odd[0]
+    column = xp.arange(width, dtype=np.uint64) * np.uint64(ODD[0])
 
     def run(rows: slice) -> None:
-        z = xp.arange(rows.start, rows.stop, dtype=np.uint64) * odd[1]
-        z = (z + np.uint64(seed))[:, None] ^ column
-        z ^= z >> np.uint64(30)
-        z *= odd[2]
-        z ^= z >> np.uint64(27)
-        z *= odd[3]
-        out[rows] = (z >> np.uint64(11)) * 2.0**-52 - (1 - 2.0**-53)
+        row = xp.arange(rows.start, rows.stop, dtype=np.uint64) * np.uint64(ODD[1])
+        keys = (row + np.uint64(seed))[:, None] ^ column
+        out[rows] = uniform(keys) * 2 - (1 - 2.0**-53)
 
     step = max(1, bk.tile_bytes // (64 * width))
     bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
