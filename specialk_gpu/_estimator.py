@@ -314,7 +314,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
         """Run the stages on checked input; set the fitted attributes, converted by `out`."""
-        X, wish = to_backend(bk, given), checked_parameters(self)
+        X, parameters = to_backend(bk, given), checked_parameters(self)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
@@ -323,29 +323,31 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         if self.affinity == "precomputed":
             W, radius = symmetric_affinity(X), None
             W = normalised_graph(W) if self.normalize else W
-            warn_of_hubs(wish, bk, W)
-            check_counts(wish, W.shape[0], "rows")
+            warn_of_hubs(parameters, bk, W)
+            check_counts(parameters, W.shape[0], "rows")
         else:
             with explain_memory_error(bk, "graph"):
                 if self.metric == "euclidean":
                     warn_of_scales(bk, X)
                 rows = Rows(in_metric(X, self.metric))
-                rows, group = without_duplicates(rows, min(wish.n_neighbors, len(rows) - 1))
-                check_counts(wish, len(rows), "distinct rows" if group is not None else "rows")
-                refuse_eigenpairs(wish, bk, len(rows))
-                W, radius = neighbour_graph(wish, bk, rows)
+                rows, group = without_duplicates(rows, min(parameters.n_neighbors, len(rows) - 1))
+                check_counts(
+                    parameters, len(rows), "distinct rows" if group is not None else "rows"
+                )
+                refuse_eigenpairs(parameters, bk, len(rows))
+                W, radius = neighbour_graph(parameters, bk, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
-        warn_of_graph(wish, W)
+        warn_of_graph(parameters, W)
         if self.criterion == "cut":
-            found = fit_by_cut(wish, bk, graphs_to_cut(wish, rows, W), W, rng, clock)
+            found = fit_by_cut(parameters, bk, graphs_to_cut(parameters, rows, W), W, rng, clock)
         else:
-            found = fit_by_zz_top(wish, bk, W, rng, clock)
+            found = fit_by_zz_top(parameters, bk, W, rng, clock)
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         self._settings = {
-            name: value for name, value in vars(wish).items() if name not in NOT_OF_THE_FIT
+            name: value for name, value in vars(parameters).items() if name not in NOT_OF_THE_FIT
         }
-        self._settings["alpha"] = significance_level(wish)
+        self._settings["alpha"] = significance_level(parameters)
         self._distinct, own = None, found.labels
         if group is not None:
             first = bk.xp.unique(group, return_index=True)[1]

@@ -30,11 +30,11 @@ class PowerWarning(UserWarning):
 
 
 class LimitWarning(UserWarning):
-    """The search ended at `max_clusters`, or with clusters of very few rows: check the path."""
+    """The search ended at `max_clusters`, or with more clusters than √m: check the path."""
 
 
 class ScaleWarning(UserWarning):
-    """The spreads of the columns differ a hundredfold, so that the widest decide alone."""
+    """The spreads of the columns differ a hundredfold: the widest alone decide the clusters."""
 
 
 class CalibrationWarning(UserWarning):

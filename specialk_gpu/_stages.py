@@ -37,6 +37,7 @@ __all__ = [
     "explain_memory_error",
     "neighbour_graph",
     "refuse_eigenpairs",
+    "unequal_spreads",
     "warn_of_graph",
     "warn_of_hubs",
     "warn_of_scales",
@@ -44,6 +45,8 @@ __all__ = [
 
 APART, MOST_SCALED = 100, 100  # ratio of spreads that is too large, in so many columns at most
 SAMPLED, CENTRED = 2**13, 0.05  # rows that are measured; the largest mean, in deviations
+# the paper's rule, if not told otherwise: eigenpairs for few rows and for many, and the largest k
+FEW_PAIRS, MANY_PAIRS, MANY_ROWS, MOST_CLUSTERS = 200, 1000, 5000, 50
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
@@ -53,7 +56,7 @@ REMEDIES = {
 
 
 def fit_by_cut(
-    model: Parameters,
+    parameters: Parameters,
     bk: Backend,
     graphs: CutGraphs,
     W: Sparse,
@@ -66,12 +69,12 @@ def fit_by_cut(
     known: dict[int, Eigenpairs] = {}
 
     def pairs_of(n: int) -> Eigenpairs:
-        n = n if model.n_components == "auto" else int(model.n_components)
+        n = n if parameters.n_components == "auto" else int(parameters.n_components)
         n = max(1, min(n, m - 1))
         if n not in known:
             fewer = known.popitem()[1] if known else None
             with explain_memory_error(bk, "eigenpairs"):
-                known[n] = verified_eigenpairs(model, W, n, seeds[0], fewer)
+                known[n] = verified_eigenpairs(parameters, W, n, seeds[0], fewer)
                 clock.stop("eigenpairs", f"{n} by {known[n].solver}")
         return known[n]
 
@@ -80,15 +83,15 @@ def fit_by_cut(
             graphs,
             pairs_of,
             clock,
-            alpha=significance_level(model),
-            n_clusters=model.n_clusters,
-            min_clusters=model.min_clusters,
-            max_clusters=model.max_clusters,
-            full_path=model.full_path,
+            alpha=significance_level(parameters),
+            n_clusters=parameters.n_clusters,
+            min_clusters=parameters.min_clusters,
+            max_clusters=parameters.max_clusters,
+            full_path=parameters.full_path,
             seed=seeds[1],
         )
     pairs = found.eigenpairs
-    D = embed(pairs.values, pairs.vectors, drop_correlated=model.drop_correlated)
+    D = embed(pairs.values, pairs.vectors, drop_correlated=parameters.drop_correlated)
     return Fit(
         found.n_clusters,
         found.labels,
@@ -96,35 +99,37 @@ def fit_by_cut(
         found.tree,
         found.path,
         found.limit_reached,
-        # a Fit keeps no eigenvectors: D has what is needed of them
-        pairs._replace(vectors=None),  # type: ignore[arg-type]
+        _without_vectors(pairs),
         D,
     )
 
 
-def fit_by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock) -> Fit:
+def fit_by_zz_top(
+    parameters: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock
+) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
-    n = n_eigenpairs(model, W.shape[0])
+    n = n_eigenpairs(parameters, W.shape[0])
     with explain_memory_error(bk, "eigenpairs"):
-        pairs = verified_eigenpairs(model, W, n, rng)
+        pairs = verified_eigenpairs(parameters, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
-        D = embed(pairs.values, pairs.vectors, drop_correlated=model.drop_correlated)
-        # D replaces the eigenvectors, so their memory can be freed
-        pairs = pairs._replace(vectors=None)  # type: ignore[arg-type]
+        D = embed(pairs.values, pairs.vectors, drop_correlated=parameters.drop_correlated)
+        pairs = _without_vectors(pairs)
         clock.stop("embedding", f"{D.shape[1]} columns")
     warn_of_components(bk, W, pairs)
     with explain_memory_error(bk, "sweep"):
         found = sweep(
             D,
-            alpha=significance_level(model),
-            n_clusters=model.n_clusters,
-            min_clusters=model.min_clusters,
-            max_clusters=50 if model.max_clusters is None else model.max_clusters,
-            full_path=model.full_path,
-            stopping=model.stopping,
-            n_pairs=model.n_pairs,
-            n_kmeans_components=model.n_kmeans_components,
-            n_init=model.n_init,
+            alpha=significance_level(parameters),
+            n_clusters=parameters.n_clusters,
+            min_clusters=parameters.min_clusters,
+            max_clusters=MOST_CLUSTERS
+            if parameters.max_clusters is None
+            else parameters.max_clusters,
+            full_path=parameters.full_path,
+            stopping=parameters.stopping,
+            n_pairs=parameters.n_pairs,
+            n_kmeans_components=parameters.n_kmeans_components,
+            n_init=parameters.n_init,
             random_state=rng,
         )
     clock.timings.update(found.timings)
@@ -141,24 +146,30 @@ def fit_by_zz_top(model: Parameters, bk: Backend, W: Sparse, rng: RandomState, c
     )
 
 
-def n_eigenpairs(model: Parameters, m: int) -> int:
+def _without_vectors(pairs: Eigenpairs) -> Eigenpairs:
+    """Return eigenpairs without the vectors: D has what is needed of them, so they can be freed."""
+    # a fit reads no vectors; everywhere else there are some, so the type does not allow for None
+    return pairs._replace(vectors=None)  # type: ignore[arg-type]
+
+
+def n_eigenpairs(parameters: Parameters, m: int) -> int:
     """Return the number of eigenpairs for the paper's rule and m rows."""
-    n = model.n_components
+    n = parameters.n_components
     if n == "auto":
-        n = 200 if m < 5000 else 1000
+        n = FEW_PAIRS if m < MANY_ROWS else MANY_PAIRS
     return max(1, min(int(n), m - 1))
 
 
-def refuse_eigenpairs(model: Parameters, bk: Backend, m: int) -> None:
+def refuse_eigenpairs(parameters: Parameters, bk: Backend, m: int) -> None:
     """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit."""
-    if model.criterion == "zz_top":
+    if parameters.criterion == "zz_top":
         with explain_memory_error(bk, "eigenpairs"):
-            refuse_block(bk, m, n_eigenpairs(model, m))
+            refuse_block(bk, m, n_eigenpairs(parameters, m))
 
 
-def neighbour_graph(model: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
+def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
     """Build W_C, or W_R; return the graph and the radius (None for W_C)."""
-    n_neighbors, m = model.n_neighbors, len(rows)
+    n_neighbors, m = parameters.n_neighbors, len(rows)
     if m == 1:  # all rows are equal: one distinct row without neighbours
         return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
     if n_neighbors >= m:
@@ -168,26 +179,26 @@ def neighbour_graph(model: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse,
             GraphWarning,
         )
         n_neighbors = m - 1
-    if model.affinity == "nearest_neighbors":
-        return knn_graph_of(rows, n_neighbors, model.weights), None
-    return radius_graph_of(rows, n_neighbors, model.coverage)
+    if parameters.affinity == "nearest_neighbors":
+        return knn_graph_of(rows, n_neighbors, parameters.weights), None
+    return radius_graph_of(rows, n_neighbors, parameters.coverage)
 
 
-def graphs_to_cut(model: Parameters, rows: Rows | None, W: Sparse) -> CutGraphs:
+def graphs_to_cut(parameters: Parameters, rows: Rows | None, W: Sparse) -> CutGraphs:
     """Return the graphs for the cut test, which was calibrated on nearest-neighbour graphs."""
     if rows is None or W.shape[0] == 1:
         return CutGraphs(W)
-    known = (model.affinity, model.weights) == ("nearest_neighbors", "connectivity")
-    return CutGraphs(W if known and NEAR <= model.n_neighbors < WIDE else None, rows)
+    known = (parameters.affinity, parameters.weights) == ("nearest_neighbors", "connectivity")
+    return CutGraphs(W if known and NEAR <= parameters.n_neighbors < WIDE else None, rows)
 
 
-def warn_of_graph(model: Parameters, W: Sparse) -> None:
+def warn_of_graph(parameters: Parameters, W: Sparse) -> None:
     """Warn of isolated rows."""
     m = W.shape[0]
     n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).astype(np.int64).sum())
     if n_isolated:
         what = "their embedding is zero"
-        if model.criterion == "zz_top" or model.affinity == "precomputed":
+        if parameters.criterion == "zz_top" or parameters.affinity == "precomputed":
             what += ", and their labels mean nothing"  # else the cut test's graph has edges there
         warn(
             f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, and {what}.",
@@ -195,9 +206,9 @@ def warn_of_graph(model: Parameters, W: Sparse) -> None:
         )
 
 
-def warn_of_hubs(model: Parameters, bk: Backend, W: Sparse) -> None:
+def warn_of_hubs(parameters: Parameters, bk: Backend, W: Sparse) -> None:
     """Warn that the degrees of a given graph differ a hundredfold."""
-    if model.normalize or not W.nnz:
+    if parameters.normalize or not W.nnz:
         return
     xp = bk.xp
     degree = xp.empty((W.shape[0], 1))
@@ -207,38 +218,54 @@ def warn_of_hubs(model: Parameters, bk: Backend, W: Sparse) -> None:
     if most > APART * least:
         warn(
             f"the degrees of the graph (sums of similarities) lie between {least:.3g} and "
-            f"{most:.3g}, and its eigenvectors may show no more than the largest. Set "
-            "normalize=True to divide each similarity by the roots of its two degrees.",
+            f"{most:.3g}. Its leading eigenvectors may only show the rows of large degree. Set "
+            "normalize=True to divide each similarity by the square roots of the degrees of its "
+            "two rows.",
             GraphWarning,
         )
 
 
-def warn_of_scales(bk: Backend, X: Array) -> None:
-    """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows.
+class Spreads(NamedTuple):
+    """The columns of largest and smallest standard deviation, and these deviations."""
 
-    Data of many columns, such as images, and centred columns by decreasing spread, such as
-    principal components, bring no warning.
+    widest: int
+    narrowest: int
+    largest: float
+    smallest: float
+
+
+def unequal_spreads(X: np.ndarray) -> Spreads | None:
+    """Return the extreme spreads of the columns of X (m, d) if they differ a hundredfold, or None.
+
+    None is returned for many columns, as of images, and for centred columns by decreasing spread,
+    as of principal components. Constant columns do not count.
     """
-    xp, (m, d) = bk.xp, X.shape
-    if not 2 <= d <= MOST_SCALED:
-        return
-    few = X[:: -(-m // SAMPLED)].astype(np.float64)
+    if not 2 <= X.shape[1] <= MOST_SCALED:
+        return None
     with np.errstate(over="ignore", invalid="ignore"):
-        found = xp.stack([few.std(axis=0), xp.abs(few).max(axis=0), xp.abs(few.mean(axis=0))])
-    spread, size, mean = bk.to_numpy(found)
+        spread, size, mean = X.std(axis=0), np.abs(X).max(axis=0), np.abs(X.mean(axis=0))
     spread = np.where(np.isfinite(spread) & (spread > 1e-12 * size), spread, 0)  # 0 if constant
-    own = spread[spread > 0]
-    are_components = (np.diff(spread) <= 0).all() and (mean <= CENTRED * spread).all()
-    if own.size < 2 or own.max() <= APART * own.min() or are_components:
-        return
+    if (np.diff(spread) <= 0).all() and (mean <= CENTRED * spread).all():
+        return None
     widest, narrowest = int(np.argmax(spread)), int(np.argmin(np.where(spread > 0, spread, np.inf)))
-    warn(
-        f"the columns of X have very different spreads: a standard deviation of "
-        f"{spread[widest]:.3g} in column {widest}, of {spread[narrowest]:.3g} in column "
-        f"{narrowest}. The widest decide alone. Scale X first, for instance with "
-        "sklearn.preprocessing.StandardScaler, if the columns have different units.",
-        ScaleWarning,
-    )
+    largest, smallest = float(spread[widest]), float(spread[narrowest])
+    differ = smallest > 0 and largest > APART * smallest
+    return Spreads(widest, narrowest, largest, smallest) if differ else None
+
+
+def warn_of_scales(bk: Backend, X: Array) -> None:
+    """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows."""
+    sample = bk.to_numpy(X[:: -(-X.shape[0] // SAMPLED), : MOST_SCALED + 1]).astype(np.float64)
+    found = unequal_spreads(sample)
+    if found:
+        warn(
+            "the columns of X have very different spreads: a standard deviation of "
+            f"{found.largest:.3g} in column {found.widest}, and of {found.smallest:.3g} in column "
+            f"{found.narrowest}. The clusters are those of the widest columns alone. If the "
+            "columns have different units, scale X first, for instance with "
+            "sklearn.preprocessing.StandardScaler.",
+            ScaleWarning,
+        )
 
 
 def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
@@ -259,13 +286,13 @@ def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
 
 
 def verified_eigenpairs(
-    model: Parameters, W: Sparse, n: int, random_state: Seed, known: Eigenpairs | None = None
+    parameters: Parameters, W: Sparse, n: int, random_state: Seed, known: Eigenpairs | None = None
 ) -> Eigenpairs:
     """Compute n eigenpairs; raise or warn if they could not be verified."""
-    settings: dict[str, Any] = {"solver": model.eigen_solver, "tol": model.tol}
+    settings: dict[str, Any] = {"solver": parameters.eigen_solver, "tol": parameters.tol}
     pairs = eigenpairs(W, n, random_state=random_state, known=known, **settings)
     if not pairs.converged:
-        if not pairs.complete or float(pairs.residuals.max()) > 1e3 * model.tol:
+        if not pairs.complete or float(pairs.residuals.max()) > 1e3 * parameters.tol:
             msg = f"the eigenpairs could not be verified. {pairs.message}"
             raise ConvergenceError(msg)
         warn(pairs.message, ConvergenceWarning)

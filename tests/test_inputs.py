@@ -392,7 +392,7 @@ def customers(m=300):
 
 def test_columns_of_very_different_spreads_bring_a_warning_with_the_remedy(bk):
     X = customers()
-    with pytest.warns(ScaleWarning, match=r"in column 1, of .* in column 2.*StandardScaler"):
+    with pytest.warns(ScaleWarning, match=r"in column 1, and of .* in column 2\..*StandardScaler"):
         fit(bk.asarray(X), backend=bk.name)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     images = np.random.default_rng(0).normal(size=(200, 784)) * np.logspace(-6, 0, 784)

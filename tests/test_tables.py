@@ -442,8 +442,10 @@ def test_one_column_that_decides_alone_is_warned_of(tmp_path, run, blobs):
     code, _, err = run("fit", tmp_path / "x.csv", "--quiet")
     assert code == 0
     assert len(err) == 1
-    assert "a standard deviation of 21,758 in 'income' and of 5.7288 in 'n'" in err[0]
-    assert "the widest decide alone: consider --scale standard, or --drop income" in err[0]
+    assert "a standard deviation of 21,758 in 'income', and of 5.7288 in 'n'" in err[0]
+    assert (
+        "those of the widest columns alone: consider --scale standard, or --drop income" in err[0]
+    )
     code, out, err = run("fit", tmp_path / "x.csv", "--quiet", "--scale", "standard")
     assert (code, err) == (0, [])
     assert out.startswith("k = 3 clusters")

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import shlex
-import warnings
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from specialk_gpu import _stages
 from specialk_gpu._result import ScaleWarning
+from specialk_gpu._stages import unequal_spreads
 from specialk_gpu._warn import warn
-from specialk_gpu.backend import get_backend
 
 __all__ = [
     "FEWEST_ROWS",
@@ -250,37 +248,22 @@ def warn_of_ids(table: Table, wanted: Collection[str]) -> None:
 
 
 def warn_of_scales(table: Table) -> None:
-    """Warn by name of columns whose spreads are so different that the widest decide alone.
-
-    The rule is that of the estimator, which knows no names.
+    """Warn by name of columns whose spreads differ a hundredfold, by the estimator's rule.
 
     Parameters
     ----------
     table : Table
         The table, whose columns are not scaled.
     """
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        _stages.warn_of_scales(get_backend("numpy"), table.X)
-    if not any(issubclass(one.category, ScaleWarning) for one in caught):
-        return
-    spreads = [_deviation(table.X[:, j]) for j in range(len(table.names))]
-    widest = max(range(len(spreads)), key=spreads.__getitem__)
-    narrowest = min((j for j in range(len(spreads)) if spreads[j] > 0), key=spreads.__getitem__)
-    wide, narrow = table.names[widest], table.names[narrowest]
-    warn(
-        f"the columns have very different spreads, a standard deviation of {spreads[widest]:,.5g} "
-        f"in {wide!r} and of {spreads[narrowest]:,.5g} in {narrow!r}, so the widest decide alone: "
-        f"consider --scale standard, or {option('--drop', [wide])}",
-        ScaleWarning,
-    )
-
-
-def _deviation(column: np.ndarray) -> float:
-    known = column[np.isfinite(column)]
-    if not len(known) or known.min() == known.max():
-        return 0.0
-    return float(known.std(dtype=np.float64))
+    found = unequal_spreads(table.X.astype(np.float64))
+    if found:
+        wide, narrow = table.names[found.widest], table.names[found.narrowest]
+        warn(
+            f"the columns have very different spreads: a standard deviation of {found.largest:,.5g}"
+            f" in {wide!r}, and of {found.smallest:,.5g} in {narrow!r}. The clusters are those of "
+            f"the widest columns alone: consider --scale standard, or {option('--drop', [wide])}",
+            ScaleWarning,
+        )
 
 
 def listed(names: Iterable[str]) -> str:
