@@ -88,7 +88,9 @@ def _is_integer(value: object, least: int = 0) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and 0 <= value <= LARGEST  # type: ignore[operator]
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return False
+    return 0 <= value <= LARGEST
 
 
 def _is_plain(value: object) -> bool:

@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import re
 import tracemalloc
 import warnings
 import zipfile
@@ -175,14 +176,15 @@ def saved(tmp_path_factory):
     return damaged_models.parts_of(path)
 
 
-def refused(tmp_path, arrays, content, message):
-    """Check that a file is refused with one line that has the message."""
+def refusal(tmp_path, arrays, content):
+    """Return why a file is refused, after the words that name the file."""
     path = tmp_path / "m.npz"
     path.write_bytes(damaged_models.written(arrays, content))
-    with pytest.raises(ValueError, match=message) as error:
+    start = f"{path} is not a model that was saved, or is damaged: "
+    with pytest.raises(ValueError, match=re.escape(start)) as error:
         SpecialK.load(path)
-    assert str(error.value).startswith(f"{path} is not a model that was saved, or is damaged: ")
-    assert str(error.value).isprintable()
+    assert str(error.value).startswith(start)
+    return str(error.value).removeprefix(start)
 
 
 def test_what_the_damage_starts_from_is_a_model(tmp_path, saved):
@@ -260,7 +262,9 @@ def test_a_wrong_value_is_refused_and_named(tmp_path, saved, place, value, messa
     for name in way:
         node = node[name]
     node[last] = value
-    refused(tmp_path, arrays, content, message)
+    found = refusal(tmp_path, arrays, content)
+    assert re.search(message, found)
+    assert found.isprintable()
 
 
 def setting(place, value):
@@ -321,7 +325,9 @@ def test_a_wrong_array_is_refused_and_named(tmp_path, saved, name, change, messa
     given = arrays.pop(name, None)
     if change is not None:
         arrays[name] = change(given)
-    refused(tmp_path, arrays, content, message)
+    found = refusal(tmp_path, arrays, content)
+    assert re.search(message, found)
+    assert found.isprintable()
 
 
 def test_text_that_is_no_json_is_refused(tmp_path, saved):

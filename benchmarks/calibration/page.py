@@ -444,7 +444,7 @@ def _one_cluster(check: list[dict[str, Any]], promised: list[dict[str, Any]]) ->
             "the sets of far-apart members below, on these families with 300 rows, and on 59 sets "
             "of 1,000 rows. It split cylinders, so the test for bent pairs was changed. The count "
             "of rows in valleys was changed too, for another reason. A later reader found that "
-            "sparse bits were split (16 of 25), and discrete columns were given a rule of their "
+            "sparse bits were often split, and discrete columns were given a rule of their "
             "own; families of such columns are the last two of the table. These sets are "
             "therefore not fully independent of the rule."
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -37,8 +38,9 @@ def features(X: ArrayLike, min_rows: int = 2) -> Array:
     """
     bk = backend_of(X)
     if bk.sparse.issparse(X):
+        shape: Any = getattr(X, "shape", ())
         msg = (
-            f"X must be an array, got a sparse matrix of shape {tuple(X.shape)}. Convert it with "  # type: ignore[union-attr]
+            f"X must be an array, got a sparse matrix of shape {tuple(shape)}. Convert it with "
             "X.toarray(), or reduce it first, for instance with sklearn.decomposition.TruncatedSVD."
         )
         raise TypeError(msg)

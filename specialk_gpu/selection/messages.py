@@ -19,7 +19,7 @@ __all__ = [
     "reason_by_bound",
     "reason_by_cut",
     "warn_of_few_columns",
-    "warn_of_small_clusters",
+    "warn_of_many_clusters",
     "warn_of_the_limit",
     "warn_of_the_test",
 ]
@@ -130,7 +130,7 @@ def warn_of_the_limit(limit: int, cause: str) -> None:
     )
 
 
-def warn_of_small_clusters(k: int, n_rows: int) -> None:
+def warn_of_many_clusters(k: int, n_rows: int) -> None:
     """Warn if there are more clusters than the square root of the number of rows."""
     if k > max(2, math.isqrt(n_rows)):
         warn(

@@ -30,7 +30,7 @@ from specialk_gpu.selection.jumps import log_p_of_level
 from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.messages import (
     reason_by_cut,
-    warn_of_small_clusters,
+    warn_of_many_clusters,
     warn_of_the_limit,
     warn_of_the_test,
 )
@@ -134,7 +134,8 @@ def search(
         If no split is accepted, and the cut of two perfectly separated clusters would not be
         accepted at this `alpha`.
     LimitWarning
-        If `max_clusters` ended the search, or if clusters have very few rows.
+        If `max_clusters` ended the search, or if there are more clusters than the
+        square root of the number of rows.
     """
     m, log_alpha = graphs.n_distinct, math.log(alpha)
     most = n_clusters or min(m, max_clusters or m)
@@ -162,13 +163,14 @@ def search(
     log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
     log_p[k:] = np.maximum.accumulate(log_p[k:])
     clock.stop("polishing", f"{k} clusters")
-    powerless = graphs.attainable_log_p() > log_alpha and k <= min_clusters
+    powerless = False
     if n_clusters is None and min_clusters < most:
+        powerless = k <= min_clusters and graphs.attainable_log_p() > log_alpha
         warn_of_the_test(graphs, alpha, powerless=powerless)
     if limit_reached:
         warn_of_the_limit(most, "there are more clusters with clear gaps")
     if n_clusters is None:
-        warn_of_small_clusters(k, graphs.n_rows)
+        warn_of_many_clusters(k, graphs.n_rows)
     last = tree.n_leaves if full_path else min(tree.n_leaves, max(LEVELS_SHOWN, 2 * k))
     levels = [k] if n_clusters else range(min(min_clusters, k), min(last, most) + 1)
     path = SelectionPath(
@@ -188,9 +190,8 @@ def merged_trees(
 ) -> list[Tree]:
     """Return the trees that a search for clusters at this `alpha` uses."""
     wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct)
-    return _search_trees(graphs, eigenpairs, wish, seed, Clock(backend_of(graphs.one_part()), {}))[
-        0
-    ]
+    clock = Clock(backend_of(graphs.one_part()), {})
+    return _search_trees(graphs, eigenpairs, wish, seed, clock)[0]
 
 
 def _search_trees(
@@ -211,10 +212,8 @@ def _search_trees(
         n = max(one.n_fragments if one.signed else COLUMNS for one in wanted)
         pairs = eigenpairs(n)
         vectors = graphs.distinct(pairs.vectors)
-        bk, cut = (
-            backend_of(vectors),
-            partial(_search_fragments, graphs, pairs.values, vectors, seed),
-        )
+        bk = backend_of(vectors)
+        cut = partial(_search_fragments, graphs, pairs.values, vectors, seed)
         parts = _side_by_side(bk, cut, wanted, m)
         clock.stop("fragments", ", ".join(str(k) for _, k in parts))
         new = _side_by_side(bk, partial(_search_tree, graphs), parts, m)
@@ -222,9 +221,8 @@ def _search_trees(
         clock.stop("merging", f"{', '.join(map(str, passed))} clusters pass")
         trees += new
         found = int(np.flatnonzero(_searched_log_p(trees) <= wish.log_alpha).max()) + 1
-        wanted = (
-            finer_resolutions(wanted, m, min(found, wish.most)) if wish.n_clusters is None else []
-        )
+        exact = wish.n_clusters is not None
+        wanted = [] if exact else finer_resolutions(wanted, m, min(found, wish.most))
     return trees, pairs
 
 

@@ -21,7 +21,7 @@ from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.selection.messages import (
     reason_by_bound,
     warn_of_few_columns,
-    warn_of_small_clusters,
+    warn_of_many_clusters,
     warn_of_the_limit,
 )
 from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
@@ -361,5 +361,5 @@ def _conclude_sweep(
     if n_labels < step.k:  # fewer distinct rows than k
         steps[steps.index(step)] = step._replace(k=n_labels)
     if n_clusters is None:
-        warn_of_small_clusters(n_labels, int(step.labels.shape[0]))
+        warn_of_many_clusters(n_labels, int(step.labels.shape[0]))
     return Sweep(n_labels, step.labels, SelectionPath(steps, "zz_top"), limit_reached, timings)
