@@ -328,7 +328,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         else:
             with explain_memory_error(bk, "graph"):
                 if self.metric == "euclidean":
-                    warn_of_scales(bk, X)
+                    warn_of_scales(X)
                 rows = Rows(in_metric(X, self.metric))
                 rows, group = without_duplicates(rows, min(parameters.n_neighbors, len(rows) - 1))
                 check_counts(

@@ -234,7 +234,7 @@ class Spreads(NamedTuple):
     smallest: float
 
 
-def unequal_spreads(X: np.ndarray) -> Spreads | None:
+def unequal_spreads(X: Array) -> Spreads | None:
     """Return the extreme spreads of the columns of X (m, d) if they differ a hundredfold, or None.
 
     None is returned for many columns, as of images, and for centred columns by decreasing spread,
@@ -242,8 +242,10 @@ def unequal_spreads(X: np.ndarray) -> Spreads | None:
     """
     if not 2 <= X.shape[1] <= MOST_SCALED:
         return None
+    bk = backend_of(X)
     with np.errstate(over="ignore", invalid="ignore"):
-        spread, size, mean = X.std(axis=0), np.abs(X).max(axis=0), np.abs(X.mean(axis=0))
+        facts = [X.std(axis=0), abs(X).max(axis=0), abs(X.mean(axis=0))]
+    spread, size, mean = bk.to_numpy(bk.xp.stack(facts))  # host waits
     spread = np.where(np.isfinite(spread) & (spread > 1e-12 * size), spread, 0)  # 0 if constant
     if (np.diff(spread) <= 0).all() and (mean <= CENTRED * spread).all():
         return None
@@ -253,10 +255,10 @@ def unequal_spreads(X: np.ndarray) -> Spreads | None:
     return Spreads(widest, narrowest, largest, smallest) if differ else None
 
 
-def warn_of_scales(bk: Backend, X: Array) -> None:
+def warn_of_scales(X: Array) -> None:
     """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows."""
-    sample = bk.to_numpy(X[:: -(-X.shape[0] // SAMPLED), : MOST_SCALED + 1]).astype(np.float64)
-    found = unequal_spreads(sample)
+    sample = X[:: -(-X.shape[0] // SAMPLED), : MOST_SCALED + 1]
+    found = unequal_spreads(sample.astype(np.float64))
     if found:
         warn(
             "the columns of X have very different spreads: a standard deviation of "

@@ -36,18 +36,18 @@ def spread_values(X: Array) -> Array:
     xp, (m, d) = bk.xp, X.shape
     if d > MOST_COLUMNS:
         return X
-    sample = bk.to_numpy(X[:: -(-m // SAMPLED)]).astype(np.float64)  # host waits
-    values = [np.unique(column) for column in sample.T]
-    discrete = [j for j in range(d) if _is_discrete(sample[:, j], values[j])]
+    sample = xp.sort(X[:: -(-m // SAMPLED)].astype(np.float64), axis=0)
+    discrete = _discrete_columns(sample)
     if not discrete:
         return X
+    values = [np.unique(column) for column in bk.to_numpy(sample[:, discrete]).T]  # host waits
     out = X.astype(np.float64)  # makes a copy
     unit = 2.0 ** -math.frexp(float(xp.abs(out).max()))[1]  # host waits
     draws = np.random.default_rng(0).integers(2**63, size=d, dtype=np.int64)
     keys = bk.row_hashes(out * unit, bk.asarray(draws.astype(np.uint64) * 2 + 1))
-    for j in discrete:
-        middle = (values[j][1:] + values[j][:-1]) / 2
-        first, last = 2 * values[j][0] - middle[0], 2 * values[j][-1] - middle[-1]
+    for j, found in zip(discrete, values, strict=True):
+        middle = (found[1:] + found[:-1]) / 2
+        first, last = 2 * found[0] - middle[0], 2 * found[-1] - middle[-1]
         edges = np.concatenate([[first], middle, [last]])  # of the rooms
         low, width = bk.asarray(edges[:-1]), bk.asarray(np.diff(edges))
         room = xp.searchsorted(bk.asarray(middle), out[:, j])
@@ -56,7 +56,11 @@ def spread_values(X: Array) -> Array:
     return out
 
 
-def _is_discrete(column: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether a column of the sample is discrete; `values` are its distinct values."""
-    few = 1 < values.size <= FEW_VALUES and values.size * REPEATS <= column.size
-    return few and bool(np.diff(values).mean() >= WIDE_STEP * column.std())
+def _discrete_columns(sample: Array) -> list[int]:
+    """Return the discrete columns of rows (s, d) whose columns are sorted, each by itself."""
+    bk = backend_of(sample)
+    counts = (sample[1:] != sample[:-1]).sum(axis=0) + 1
+    steps = (sample[-1] - sample[0]) / bk.xp.maximum(counts - 1, 1)  # on average
+    few = (counts > 1) & (counts <= FEW_VALUES) & (counts * REPEATS <= sample.shape[0])
+    wide = steps >= WIDE_STEP * sample.std(axis=0)
+    return np.flatnonzero(bk.to_numpy(few & wide)).tolist()  # host waits
