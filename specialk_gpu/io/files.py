@@ -65,8 +65,9 @@ def read_matrix(
     (``-idx3-ubyte``, also ``.gz``), whose images are flattened to rows.
 
     In text, the separator (comma, semicolon, tab, ``|``; in ``.txt`` blanks too) and the decimal
-    sign are found out. A column that counts the rows, and has no name or one such as "index" or
-    "id", is left out, with a warning.
+    sign are found out; a first line ``sep=;`` states the separator. Row names and row numbers are
+    left out, with a warning: a column that counts the rows and has no name or one such as "index"
+    or "id", and a first column that alone has no name and holds whole numbers or text.
 
     Parameters
     ----------

@@ -175,11 +175,13 @@ def unique_names(cells: Sequence[str]) -> tuple[list[str], set[str]]:
 
 
 def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
-    """Take row numbers out of a table, and warn of that.
+    """Take row numbers and row names out of a table, and warn of that.
 
     A column is taken for row numbers if it counts 0, 1, 2, … or 1, 2, 3, …, and has no name or one
-    such as "index", "id" or "row". Without a header that holds for the first column only. The only
-    column of a table stays.
+    such as "index", "id" or "row". Without a header that holds for the first column only. If the
+    first column is the only one without a name, any whole numbers and any texts in it are row
+    names: the index of a shuffled frame of pandas, or names of rows in R. The only column of a
+    table stays.
 
     Parameters
     ----------
@@ -188,26 +190,38 @@ def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
     wanted : collection of str
         Columns that the user has named, and that stay.
     """
-    found = []
+    found = {}
     for j, name in enumerate(table.names):
         plain = re.sub(r"[^a-z0-9]", "", name.lower())
         if table.header:
             candidate = name in table.unnamed or plain in _ROW_NUMBER_NAMES
         else:
             candidate = name == "1" and table.X.shape[0] >= FEWEST_ROWS
-        if candidate and name not in wanted and name not in table.faults and _counts(table.X[:, j]):
-            found.append(name)
+        if name in wanted:
+            continue
+        if candidate and name not in table.faults and _counts(table.X[:, j]):
+            found[name] = "counts the rows"
+        elif table.unnamed == {name} == {table.order[0]} and _are_row_names(table, j):
+            found[name] = "has no name, so that it holds row names,"
     if not found or len(found) + len(table.text) >= len(table.order):
         return
-    for name in found:
+    for name, reason in found.items():
         nameless = name in table.unnamed or not table.header
         shown = f"column {table.order.index(name) + 1}" if nameless else f"column {name!r}"
         warn(
-            f"{shown} counts the rows and is left out (to keep it, name all columns by --columns)",
+            f"{shown} {reason} and is left out (to keep it, name all columns by --columns)",
             UserWarning,
         )
     table.keep([name for name in table.names if name not in found])
     table.left_out += found
+
+
+def _are_row_names(table: Table, j: int) -> bool:
+    """Return whether column j holds nothing but whole numbers, or nothing but texts."""
+    fault, column = table.faults.get(table.names[j]), table.X[:, j]
+    if fault:
+        return fault.wrong == len(column)
+    return bool((column == np.trunc(column)).all())
 
 
 def _counts(column: np.ndarray) -> bool:
