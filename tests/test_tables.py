@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import polars
+import pyarrow
 import pytest
 from scipy import sparse
 
@@ -527,7 +528,8 @@ def test_predict_gives_new_rows_the_fitted_columns_medians_scale_and_categories(
     assert run("predict", tmp_path / "m.npz", tmp_path / "new.csv", *out)[0] == 0
     lines = (tmp_path / "new_labels.csv").read_text().splitlines()
     model = SpecialK.load(tmp_path / "m.npz")
-    del model.feature_names_in_
+    assert model.predict(new).tolist() == [int(line.partition(",")[2]) for line in lines[1:]]
+    del model.feature_names_in_, model.preparation_
     expected = rows[[5, 2, 9]].copy()
     expected[0, 0] = (found["medians"]["a"] - found["center"]["a"]) / found["width"]["a"]
     labels = model.predict(expected)
@@ -659,12 +661,120 @@ def test_control_characters_in_names_never_reach_the_terminal(tmp_path, run):
 def test_a_model_with_damaged_columns_is_refused(tmp_path, run, name, value):
     options = ["--columns", "a", "--missing", "median", "--scale", "standard"]
     fitted(tmp_path, run, FRAME, *options)
-    model = SpecialK.load(tmp_path / "m.npz")
-    model.preparation_ = model.preparation_ | {name: value}
-    model.save(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as file:
+        arrays = dict(file)
+    content = json.loads(str(arrays["content"]))
+    content["state"]["preparation_"]["value"][name] = value
+    np.savez(tmp_path / "m.npz", **arrays | {"content": np.array(json.dumps(content))})
     code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "x.csv")
     assert (code, len(err)) == (2, 1)
     assert "what the model holds about its columns is damaged, or of another version" in err[0]
+
+
+def test_a_preparation_for_other_columns_than_the_fitted_ones_is_refused(tmp_path, run):
+    fitted(tmp_path, run, FRAME, "--drop", "b", "--one-hot", "c")
+    model = SpecialK.load(tmp_path / "m.npz")
+    model.preparation_ = model.preparation_ | {"one_hot": {"c": ["u", "v", "w"]}}
+    with pytest.raises(ValueError, match="preparation_ gives 4 columns, the fit has 3"):
+        model.save(tmp_path / "n.npz")
+
+
+# -- new rows in Python, for a model of the command line ------------------------------------------
+
+
+@pytest.fixture
+def scaled(tmp_path, run, blobs):
+    """A model of scaled columns, saved by the command line, with its table and its labels."""
+    X, y = blobs
+    frame = pd.DataFrame({"skip": 0.5, "a": 10_000 * X[:, 0], "b": X[:, 1]})
+    fitted(tmp_path, run, frame, "--drop", "skip", "--scale", "standard", "--missing", "drop")
+    model = SpecialK.load(tmp_path / "m.npz")
+    assert same_partition(model.labels_, y)
+    return model, frame
+
+
+FORMS = {
+    "pandas": lambda frame: frame,
+    "columns used": lambda frame: frame[["a", "b"]],
+    "Float64": lambda frame: frame.convert_dtypes(),
+    "objects": lambda frame: frame.astype(object),
+    "polars": lambda frame: polars.from_dict(frame.to_dict("list")),
+    "pyarrow": lambda frame: pyarrow.table(frame.to_dict("list")),
+    "array": lambda frame: frame.to_numpy(),
+    "array of the columns used": lambda frame: frame[["a", "b"]].to_numpy(),
+    "list": lambda frame: frame.to_numpy().tolist(),
+    "numbered frame": lambda frame: pd.DataFrame(frame.to_numpy()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_new_rows_in_python_are_prepared_as_the_fitted_ones(scaled, form):
+    model, frame = scaled
+    X = FORMS[form](frame)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    shares = model.predict_proba(X)
+    np.testing.assert_array_equal(shares.argmax(axis=1), model.labels_)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+def test_the_index_in_a_data_frame_of_new_rows_is_left_out_with_a_warning(scaled):
+    model, frame = scaled
+    frame = frame.reset_index(names="Unnamed: 0")  # as pandas reads what it has written
+    with pytest.warns(UserWarning, match=f"column 'Unnamed: 0' {ROW_NUMBERS}"):
+        np.testing.assert_array_equal(model.predict(frame), model.labels_)
+
+
+def test_rows_with_blanks_that_the_fit_drops_have_no_label(scaled):
+    model, frame = scaled
+    frame = frame.copy()
+    frame.loc[[3, 9], "a"] = np.nan
+    left_out = "2 rows with blanks are left out, and labelled -1"
+    for X in (frame, frame.to_numpy()):
+        with pytest.warns(UserWarning, match=left_out):
+            labels = model.predict(X)
+        assert labels[[3, 9]].tolist() == [-1, -1]
+        assert np.delete(labels, [3, 9]).tolist() == np.delete(model.labels_, [3, 9]).tolist()
+    with pytest.warns(UserWarning, match=left_out):
+        shares = model.predict_proba(frame)
+    assert np.flatnonzero(np.isnan(shares).all(axis=1)).tolist() == [3, 9]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f[["b", "a"]], "columns must be those of the fit, a, b, got b, a"),
+        (lambda f: f[["a"]], "columns must be those of the fit, a, b, got a"),
+        (lambda f: f.assign(c=1.5), "columns must be those of the fit, a, b, got a, b, c"),
+        (lambda f: f[["a"]].to_numpy(), "expected 2 columns, as in the fit, got 1"),
+        (lambda f: f.assign(a="x"), r"column 'a' holds 'x', expected a number \(300 such cells\)"),
+        (lambda f: f.to_numpy()[0], r"expected a data frame or an array of .* got shape \(3,\)"),
+        (lambda f: f.to_numpy().astype(str), "expected numbers, got dtype <U"),
+        (lambda f: sparse.csr_array(f.to_numpy()), "expected a data frame or an array of"),
+    ],
+)
+def test_rows_that_cannot_be_prepared_are_refused_and_not_predicted(scaled, change, message):
+    model, frame = scaled
+    with pytest.raises(
+        ValueError, match=f"X cannot be prepared as the fitted table was: .*{message}"
+    ):
+        model.predict(change(frame))
+
+
+def test_categories_need_names_of_columns(tmp_path, run):
+    fitted(tmp_path, run, FRAME, "--one-hot", "c", "--drop", "b")
+    model = SpecialK.load(tmp_path / "m.npz")
+    for frame in (FRAME, FRAME.astype({"c": "category"}), polars.from_dict(FRAME.to_dict("list"))):
+        assert model.predict(frame).tolist() == model.labels_.tolist()
+    with pytest.raises(ValueError, match="columns of text need a data frame with names of columns"):
+        model.predict(FRAME.to_numpy())
+
+
+def test_a_new_fit_forgets_what_the_command_line_has_prepared(scaled, blobs):
+    model, _ = scaled
+    X, y = blobs
+    model.fit(X)
+    assert not hasattr(model, "preparation_")
+    assert same_partition(model.predict(X), y)
 
 
 # -- other kinds of files -------------------------------------------------------------------------

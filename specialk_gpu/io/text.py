@@ -19,7 +19,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 
 from specialk_gpu.io.dialect import NAMES, Dialect, dialect_of, is_blank, is_number
-from specialk_gpu.io.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
+from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
 
 __all__ = ["load_numbers", "read_delimited", "text_lines"]
 

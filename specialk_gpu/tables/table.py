@@ -10,8 +10,6 @@ from typing import Protocol
 
 import numpy as np
 
-from specialk_gpu._result import ScaleWarning
-from specialk_gpu._stages import unequal_spreads
 from specialk_gpu._warn import warn
 
 __all__ = [
@@ -24,7 +22,7 @@ __all__ = [
     "listed",
     "option",
 ]
-__all__ += ["no_text", "refuse_faults", "unique_names", "warn_of_ids", "warn_of_scales"]
+__all__ += ["no_text", "refuse_faults", "unique_names"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
@@ -229,57 +227,6 @@ def _counts(column: np.ndarray) -> bool:
     return n > 1 and column[0] in (0, 1) and np.array_equal(column, np.arange(n) + column[0])
 
 
-def warn_of_ids(table: Table, wanted: Collection[str]) -> None:
-    """Warn of columns that may be ids: whole numbers, no two of them equal.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    wanted : collection of str
-        Columns that the user has named.
-    """
-    if table.X.shape[0] < FEWEST_ROWS or len(table.names) < 2:
-        return
-    found = []
-    for j, name in enumerate(table.names):
-        column = table.X[:, j]
-        few = column[:1000]  # enough to see for most columns
-        if name in wanted or name in table.faults or len(np.unique(few)) < len(few):
-            continue
-        with np.errstate(invalid="ignore"):
-            whole = bool((column == np.trunc(column)).all())
-        if whole and len(np.unique(column)) == len(column):
-            found.append(name)
-    if found:
-        noun = "column" if len(found) == 1 else "columns"
-        verb = "is" if len(found) == 1 else "are"
-        warn(
-            f"{noun} {listed(found)} may be ids, for all values are different whole numbers, but "
-            f"{verb} used: leave out by {option('--drop', found)}, or keep by --columns",
-            UserWarning,
-        )
-
-
-def warn_of_scales(table: Table) -> None:
-    """Warn by name of columns whose spreads differ a hundredfold, by the estimator's rule.
-
-    Parameters
-    ----------
-    table : Table
-        The table, whose columns are not scaled.
-    """
-    found = unequal_spreads(table.X.astype(np.float64))
-    if found:
-        wide, narrow = table.names[found.widest], table.names[found.narrowest]
-        warn(
-            f"the columns have very different spreads: a standard deviation of {found.largest:,.5g}"
-            f" in {wide!r}, and of {found.smallest:,.5g} in {narrow!r}. The clusters are those of "
-            f"the widest columns alone: consider --scale standard, or {option('--drop', [wide])}",
-            ScaleWarning,
-        )
-
-
 def listed(names: Iterable[str]) -> str:
     """Return names in quotes, at most five of them.
 
@@ -320,7 +267,7 @@ def option(flag: str, names: Iterable[str]) -> str:
     return f"{flag} {shlex.quote(','.join(quoted))}"
 
 
-def refuse_faults(table: Table, *, filled: bool) -> None:
+def refuse_faults(table: Table, *, filled: bool, advise: bool = True) -> None:
     """Raise an error that lists all columns that are not numbers, and all blanks.
 
     Parameters
@@ -329,6 +276,8 @@ def refuse_faults(table: Table, *, filled: bool) -> None:
         The table.
     filled : bool
         Whether blanks are allowed, because they will be filled or dropped.
+    advise : bool
+        Whether the message ends with options of the command line that help.
 
     Raises
     ------
@@ -348,6 +297,8 @@ def refuse_faults(table: Table, *, filled: bool) -> None:
         told.append(f"there are blanks, {counts}")
     if not told:
         return
+    if not advise:
+        raise ValueError("; ".join(told))
     ids = [name for name, fault in wrong.items() if fault.distinct][:1]
     n = table.X.shape[0]
     empty = [name for name, count in blanks.items() if count == n]
