@@ -496,7 +496,7 @@ def test_one_hot_gives_a_column_for_each_value(tmp_path, run):
     ],
 )
 def test_scales_follow_their_definitions(tmp_path, run, scale, expected):
-    X, _, found = fitted(tmp_path, run, FRAME, "--columns", "a", "--scale", scale)
+    X, _, found = fitted(tmp_path, run, FRAME, "--columns", "a", "--scale", "standard")
     np.testing.assert_allclose(X[:, 0], expected, atol=1e-15)
     assert found["scale"] == scale
 
@@ -508,6 +508,17 @@ def test_columns_that_are_constant_or_nearly_so_are_not_divided_by_zero(tmp_path
     X, _, _ = fitted(tmp_path, run, frame, "--scale", "robust")
     np.testing.assert_allclose(X[:, 0], 0)
     np.testing.assert_allclose(X[:, 1], [0] * 9 + [10 / 3])  # the standard deviation is 3
+
+
+def test_a_column_too_large_to_be_scaled_is_refused_by_name(tmp_path, run):
+    frame = pd.DataFrame({"a": 1e308 * np.linspace(-1, 1, 10), "b": np.arange(10) ** 2})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    code, _, err = run("fit", tmp_path / "x.csv", "--scale", "standard")
+    assert (code, len(err)) == (2, 1)
+    assert (
+        "column 'a' has entries that are infinite, or too large to be scaled; add --drop a"
+        in err[0]
+    )
 
 
 def test_predict_gives_new_rows_the_fitted_columns_medians_scale_and_categories(

@@ -6,6 +6,7 @@ columns, the fitted medians, the fitted scale and the fitted categories.
 
 from __future__ import annotations
 
+import math
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
@@ -139,6 +140,10 @@ class Preparation:
         if choice.scale:
             for j, name in enumerate(table.names):
                 own.center[name], own.width[name] = _scale(_known(X[:, j]), choice.scale)
+                if not math.isfinite(own.center[name] + own.width[name]):
+                    msg = f"column {name!r} has entries that are infinite, or too large to be "
+                    msg += f"scaled; add {option('--drop', [name])}"
+                    raise ValueError(msg)
         return own, own._apply(table, kept)
 
     def _rows_to_keep(self, table: Table) -> np.ndarray | None:
@@ -383,11 +388,13 @@ def _scale(column: np.ndarray, how: str) -> tuple[float, float]:
         return 0.0, 1.0
     if column.min() == column.max():  # its standard deviation may be a rounding error
         return float(column[0]), 1.0
+    with np.errstate(over="ignore", invalid="ignore"):  # such widths are refused
+        mean, deviation = float(column.mean()), float(column.std())
     if how == "standard":
-        return float(column.mean()), float(column.std())
+        return mean, deviation
     low, middle, high = np.percentile(column, [25, 50, 75])
     # Quartiles that are equal say nothing of the other values.
-    return float(middle), float(high - low) or float(column.std())
+    return float(middle), float(high - low) or deviation
 
 
 def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:
