@@ -6,7 +6,6 @@ columns, the fitted medians, the fitted scale and the fitted categories.
 
 from __future__ import annotations
 
-import math
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
@@ -17,7 +16,8 @@ from scipy import sparse
 from specialk_gpu._warn import warn
 from specialk_gpu.tables.choice import Choice
 from specialk_gpu.tables.frames import table_of_rows
-from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed, option, refuse_faults
+from specialk_gpu.tables.scaling import median_of, scale_of
+from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed, refuse_faults
 
 __all__ = ["Preparation", "Prepared"]
 
@@ -136,14 +136,10 @@ class Preparation:
         for name in choice.one_hot:
             own.one_hot[name] = sorted({x for x in _of_rows(table.text[name], kept) if x})
         if choice.missing == "median":
-            own.medians = {name: _median(X[:, j], name) for j, name in enumerate(table.names)}
+            own.medians = {name: median_of(X[:, j], name) for j, name in enumerate(table.names)}
         if choice.scale:
             for j, name in enumerate(table.names):
-                own.center[name], own.width[name] = _scale(_known(X[:, j]), choice.scale)
-                if not math.isfinite(own.center[name] + own.width[name]):
-                    msg = f"column {name!r} has entries that are infinite, or too large to be "
-                    msg += f"scaled; add {option('--drop', [name])}"
-                    raise ValueError(msg)
+                own.center[name], own.width[name] = scale_of(X[:, j], name, choice.scale)
         return own, own._apply(table, kept)
 
     def _rows_to_keep(self, table: Table) -> np.ndarray | None:
@@ -367,34 +363,6 @@ def _are_numbers(value: Any, names: set[str]) -> bool:
         and all(isinstance(number, (int, float)) for number in value.values())
         and all(abs(number) <= sys.float_info.max for number in value.values())
     )
-
-
-def _known(column: np.ndarray) -> np.ndarray:
-    return column[~np.isnan(column)] if column.dtype.kind == "f" else column
-
-
-def _median(column: np.ndarray, name: str) -> float:
-    known = _known(column)
-    if not len(known):
-        msg = f"column {name!r} has no number, so it has no median: {option('--drop', [name])}"
-        raise ValueError(msg)
-    return float(np.median(known))
-
-
-def _scale(column: np.ndarray, how: str) -> tuple[float, float]:
-    """Return the centre and the width of a column; a constant column has width 1."""
-    column = column.astype(np.float64)
-    if not len(column):
-        return 0.0, 1.0
-    if column.min() == column.max():  # its standard deviation may be a rounding error
-        return float(column[0]), 1.0
-    with np.errstate(over="ignore", invalid="ignore"):  # such widths are refused
-        mean, deviation = float(column.mean()), float(column.std())
-    if how == "standard":
-        return mean, deviation
-    low, middle, high = np.percentile(column, [25, 50, 75])
-    # Quartiles that are equal say nothing of the other values.
-    return float(middle), float(high - low) or deviation
 
 
 def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:
