@@ -37,7 +37,8 @@ from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.graph.features import METRICS, in_metric
 from specialk_gpu.graph.knn import WEIGHTS, normalised_graph
 from specialk_gpu.graph.precomputed import symmetric_affinity
-from specialk_gpu.graph.rows import Rows, without_duplicates
+from specialk_gpu.graph.representatives import without_duplicates
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
@@ -141,7 +142,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     embedding_ : float64 array of shape (m, n)
         The embedding D.
     affinity_matrix_ : csr_matrix of shape (m, m), or (u, u)
-        The graph W. If duplicates crowd out neighbours, it has the u distinct rows only.
+        The graph W. If duplicates crowd out neighbours, it has the u distinct rows only, and some
+        copies of those that are far from all others.
     residuals_ : float64 array of shape (n,)
         ``‖Wv - λv‖ / max |λ|`` of each eigenpair.
     radius_ : float or None
@@ -319,7 +321,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
 
-        rows, group = None, None
+        rows, first, group = None, None, None
         if self.affinity == "precomputed":
             W, radius = symmetric_affinity(X), None
             W = normalised_graph(W) if self.normalize else W
@@ -330,7 +332,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
                 if self.metric == "euclidean":
                     warn_of_scales(X)
                 rows = Rows(in_metric(X, self.metric))
-                rows, group = without_duplicates(rows, min(parameters.n_neighbors, len(rows) - 1))
+                n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
+                rows, first, group = without_duplicates(rows, n_neighbors)
                 check_counts(
                     parameters, len(rows), "distinct rows" if group is not None else "rows"
                 )
@@ -350,7 +353,6 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self._settings["alpha"] = significance_level(parameters)
         self._distinct, own = None, found.labels
         if group is not None:
-            first = bk.xp.unique(group, return_index=True)[1]
             self._distinct = out(first)
             given = given[self._distinct] if late is OnDevice else X
             found = found.spread(group)
