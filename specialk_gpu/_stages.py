@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
+from specialk_gpu._deadline import during
 from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import ScaleWarning, SelectionPath
@@ -303,9 +304,10 @@ def verified_eigenpairs(
 
 @contextmanager
 def explain_memory_error(bk: Backend, stage: str) -> Iterator[None]:
-    """Add to a MemoryError the stage, the free memory, and what to change."""
+    """Add to a MemoryError the stage, the free memory, and what to change; see also `during`."""
     try:
-        yield
+        with during(stage):
+            yield
     except MemoryError as error:
         if error.args and type(error) is MemoryError and error.__cause__ is None:
             raise  # raised by this library before any allocation: its message is complete

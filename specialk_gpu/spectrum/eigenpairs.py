@@ -319,7 +319,7 @@ def _merge(
         columns = np.flatnonzero((order >= begin) & (order < end))
         block, place = np.divmod(order[columns] - begin, part.values.shape[1])
         if columns.size == order.size and np.array_equal(place, np.arange(part.values.size)):
-            vectors[part.rows[0]] = part.vectors[0]  # takes all, far faster
+            _copy_rows(bk, part, vectors)  # takes all, far faster
         elif columns.size and part.component.size == 1:
             picked = part.vectors[0][:, bk.asarray(place)]
             vectors[part.rows[0][:, None], bk.asarray(columns)[None, :]] = picked
@@ -336,6 +336,17 @@ def _merge(
     step = bk.panel_width
     bk.map_chunks(fix_signs, (slice(j, j + step) for j in range(0, order.size, step)))
     return values[order], vectors
+
+
+def _copy_rows(bk: Backend, part: Part, vectors: Array) -> None:
+    """Copy the vectors of a part with one component to its rows of `vectors` (m, n), in chunks."""
+    rows, own = part.rows[0], part.vectors[0]
+
+    def copy(some: slice) -> None:
+        vectors[rows[some]] = own[some]
+
+    step = max(1, bk.tile_bytes // max(1, own.shape[1] * own.itemsize))
+    bk.map_chunks(copy, (slice(i, i + step) for i in range(0, int(rows.size), step)))
 
 
 def _verify(bk: Backend, W: Sparse, values: np.ndarray, vectors: Array) -> tuple[np.ndarray, float]:
