@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from specialk_gpu._checks import as_integer
-from specialk_gpu._deadline import OutOfTime, lift_limit
+from specialk_gpu._deadline import OutOfTime, during, lift_limit
 from specialk_gpu._progress import logger
 from specialk_gpu._result import TIME_IS_UP, Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, on_its_device
@@ -324,13 +324,15 @@ def _sweep_ks(
     for ks in windows:
         clock = time.perf_counter()
         own = {"seeds": [seeds[k] for k in ks], "sample_seed": seeds[0]}
-        tried = kmeans_batch(columns, ks, **own, n_init=n_init)
+        with during("kmeans"):
+            tried = kmeans_batch(columns, ks, **own, n_init=n_init)
         sizes = [int(found.centers.shape[0]) for found in tried]
         labels = labels_by_size(bk.xp, bk.xp.stack([found.labels for found in tried]), max(sizes))
         bk.synchronize()
         timings["kmeans"] += time.perf_counter() - clock
         clock = time.perf_counter()
-        bounds = largest_bounds(D, labels, sizes, n_pairs)
+        with during("bounds"):
+            bounds = largest_bounds(D, labels, sizes, n_pairs)
         timings["bounds"] += time.perf_counter() - clock
         yield from zip(ks, tried, labels, bounds, strict=True)
 
