@@ -26,7 +26,7 @@ from specialk_gpu._stages import (
     fit_by_zz_top,
     graphs_to_cut,
     neighbour_graph,
-    refuse_eigenpairs,
+    refuse_early,
     warn_of_graph,
     warn_of_hubs,
     warn_of_scales,
@@ -346,7 +346,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
                 check_counts(
                     parameters, len(rows), "distinct rows" if group is not None else "rows"
                 )
-                refuse_eigenpairs(parameters, bk, len(rows))
+                refuse_early(parameters, bk, len(rows))
                 W, radius = neighbour_graph(parameters, bk, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")

@@ -21,10 +21,10 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
-    COLUMNS,
     Resolution,
     finer_resolutions,
     fragments,
+    n_eigenvectors,
     resolutions,
 )
 from specialk_gpu.selection.jumps import log_p_of_level
@@ -281,8 +281,8 @@ def _grow_trees(
 
     If the time limit ends this, `trees` holds those that are complete.
     """
-    m, n = graphs.n_distinct, max(one.n_fragments if one.signed else COLUMNS for one in wanted)
-    found = eigenpairs(n)
+    m = graphs.n_distinct
+    found = eigenpairs(n_eigenvectors(wanted, graphs.n_rows))
     vectors = graphs.distinct(found.vectors)
     bk = backend_of(vectors)
     with during("fragments"):
