@@ -65,7 +65,7 @@ def random_block(bk: Backend, m: int, width: int, seed: int, dtype: Dtype) -> Ar
         keys = (row + np.uint64(seed))[:, None] ^ column
         out[rows] = uniform(keys) * 2 - (1 - 2.0**-53)
 
-    step = max(1, bk.tile_bytes // (64 * width))
+    step = max(1, bk.tile_bytes // (512 * width))  # keys and what is made of them: small tiles
     bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
     return out
 

@@ -9,7 +9,7 @@ from specialk_gpu.backend.typing import Backend
 
 __all__ = ["guard_size", "needed_bytes", "refuse_eigenpairs"]
 
-SQUARES = 8  # arrays of n × n
+SQUARES = 3  # arrays of n × n
 
 
 def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> int:
@@ -17,7 +17,7 @@ def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) ->
 
     The solvers need: "chebyshev", two blocks of n and the guard vectors, and their residuals in
     float32, or three blocks on a device, where a filter takes three panels more; "lanczos", two
-    blocks for its basis and two of n. The verification needs two blocks of n, and four panels in
+    blocks for its basis and three of n. The verification needs two blocks of n, and four panels in
     float64 for each thread. "dense" needs four arrays of m × m and two of m × n, also those that
     LAPACK makes. "auto" stands for the solver that needs least, unless that is "dense".
     """
@@ -29,10 +29,7 @@ def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) ->
     panel = min(n_block, bk.panel_width)
     if bk.name != "numpy":
         return m * (n_block * (3 * itemsize + 4) + 3 * panel * itemsize)
-    if solver == "lanczos":
-        columns = (2 * n + 1) * itemsize + 2 * n * itemsize
-    else:
-        columns = n_block * (2 * itemsize + 4)
+    columns = (5 * n + 1) * itemsize if solver == "lanczos" else n_block * (2 * itemsize + 4)
     n_panels = min(n_threads(), -(-n // bk.panel_width))
     verified = 2 * n * itemsize + 4 * n_panels * panel * 8
     return m * max(columns, verified) + SQUARES * n_block**2 * itemsize
