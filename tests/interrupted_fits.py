@@ -105,10 +105,10 @@ def run(n_interruptions, seed=0):
             if found is None:
                 continue
             seconds, whole, stage, changed = found
-            wrong += whole > LONGEST or changed
+            wrong += seconds > LONGEST or changed
             n, before = slowest.get(stage, (0, (0.0, 0.0)))
-            slowest[stage] = n + 1, max(before, (whole, seconds))
-        for stage, (n, (whole, seconds)) in slowest.items():
+            slowest[stage] = n + 1, max(before, (seconds, whole))
+        for stage, (n, (seconds, whole)) in slowest.items():
             print(
                 f"{name} ({lasts:.0f} s), after {stage}: {n} interrupted, slowest {seconds:.2f} s, "
                 f"its process {whole:.2f} s",

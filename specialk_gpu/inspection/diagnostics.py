@@ -214,7 +214,7 @@ def doubts(model: Fitted) -> list[tuple[str, str]]:
     if model.limit_reached_:
         out.append((f"The search ended at max_clusters={k}.", "Allow more clusters."))
     if _out_of_time(model):
-        found = f"The time limit of {given.time_limit:g} seconds ended the search."
+        found = "The time limit ended the search."
         out.append((found, "Allow more time (time_limit), or cluster a sample of the rows."))
     if given.n_clusters is None and _powerless(model):
         if cut:
