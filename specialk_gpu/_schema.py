@@ -61,7 +61,7 @@ ARRAYS = {
     "_fit_labels": Field("i4", "u", 0, "k"),
     # only for some models
     "_fit_X": Field("f4 f8", "u d"),  # without affinity="precomputed"
-    "_distinct": Field("i8", "u", 0, "m"),  # if duplicates were left out
+    "_distinct": Field("i8", "u", 0, "m"),  # if duplicates were represented by others
     "feature_names_in_": Field("U", "d"),  # if X had column names
     "_tree.leaf": Field("i4", "m", 0, "K"),  # the tree: with criterion="cut"
     "_tree.children": Field("i8", "K-1 2", 0),
@@ -215,7 +215,8 @@ def check_model(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> No
     state, m, u = content["state"], sizes["m"], sizes["u"]
     criterion = state["path_"]["criterion"]
     given = state["_settings"]["value"].get("affinity") == "precomputed"
-    needed = {"_fit_X": not given, "_distinct": u != m, "_tree.leaf": criterion == "cut"}
+    distinct = u != m or "_distinct" in arrays
+    needed = {"_fit_X": not given, "_distinct": distinct, "_tree.leaf": criterion == "cut"}
     for name, expected in needed.items():
         _must((name in arrays) == expected, f"it {'lacks' if expected else 'has'} {name}")
     has_null = state["_tree"] == {"value": None}, "_fit_X" in state, "_distinct" in state

@@ -66,6 +66,46 @@ def test_one_row_repeated_often_joins_its_cluster(bk):
     assert (labels[300:] == labels[0]).all()
 
 
+@pytest.mark.parametrize("copies", [[11], [400], [400, 300]])
+@pytest.mark.parametrize("n_clusters", [None, "all"])
+def test_copies_far_from_all_other_rows_are_a_cluster(bk, tmp_path, copies, n_clusters):
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    values = np.array([(50.0, 0.0), (60.0, 0.0)])[: len(copies)]
+    X = np.concatenate([rows, np.repeat(values, copies, axis=0)])
+    y = np.repeat(np.arange(1 + len(copies)), [300, *copies])
+    k = 1 + len(copies)
+    model, messages = fit(bk, X, n_clusters=k if n_clusters else None)
+    labels = labels_of(bk, model)
+    assert adjusted_rand_score(labels, y) == 1
+    assert model.path_[-1 if n_clusters else k - 1].accepted
+    assert sum(f"except for copies of {len(copies)} that are far" in text for text in messages) == 1
+    W, kept = model.affinity_matrix_, [min(n, 31) for n in copies]
+    assert W.shape[0] == 300 + sum(kept)
+    assert model.n_graph_components_ == k
+    new = bk.asarray(np.concatenate([values + 1e-3, rows[:5] + 1e-3]))
+    expected = np.concatenate([labels[np.cumsum([300, *copies])[:-1]], labels[:5]])
+    np.testing.assert_array_equal(bk.to_numpy(model.predict(new)), expected)
+    model.save(tmp_path / "model.npz")
+    again = SpecialK.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(again.predict(bk.to_numpy(new)), expected)
+
+
+@pytest.mark.parametrize(
+    ("X", "k"),
+    [
+        (np.concatenate([BLOBS[:100], np.repeat([[1.5, 1.5]], 400, axis=0)]), 3),
+        (np.repeat(np.indices((20, 20)).reshape(2, -1).T.astype(float), 15, axis=0), 1),
+        (np.repeat([[0.0], [1.0], [1e6]], 50, axis=0), 1),  # so few values that nothing is usual
+    ],
+    ids=["beside", "grid", "values"],
+)
+def test_copies_that_are_not_far_are_no_cluster_of_their_own(bk, X, k):
+    model, messages = fit(bk, X)
+    assert model.n_clusters_ == k
+    assert not any("far from all others" in text for text in messages)
+    assert model.affinity_matrix_.shape[0] == len(np.unique(X, axis=0))
+
+
 @pytest.mark.parametrize("m", [2, 5, 11, 12, 50])
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
 def test_equal_rows_are_one_cluster_with_one_warning(bk, m, affinity):

@@ -9,17 +9,14 @@ import numpy as np
 
 from specialk_gpu._checks import as_integer
 from specialk_gpu._progress import logger
-from specialk_gpu._warn import warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
-from specialk_gpu.graph.duplicates import DuplicateRowsWarning, duplicate_groups, first_members
+from specialk_gpu.graph.duplicates import duplicate_groups, first_members
 from specialk_gpu.graph.features import values_of_constants, within_range
 from specialk_gpu.graph.search import search_neighbors
 
-__all__ = ["Neighbors", "Rows", "without_duplicates"]
-
-MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
+__all__ = ["Neighbors", "Rows"]
 
 
 class Neighbors(NamedTuple):
@@ -150,28 +147,6 @@ def _place(X: Array) -> str:
     xp = backend_of(X).xp
     row, column = divmod(int(xp.abs(X).argmax()), X.shape[1])
     return f" (column {column}, row {row})"
-
-
-def without_duplicates(rows: Rows, n_neighbors: int) -> tuple[Rows, Array | None]:
-    """Keep each distinct row once, if copies crowd other rows out of the neighbourhoods.
-
-    This is so if all neighbours of some row are copies of it, or if copies are more than a
-    quarter of all neighbours. The graph would then fall apart into groups of copies. Returns the
-    rows to cluster, and the place of each row among them, or None if nothing changes.
-    """
-    if rows.groups is None:
-        return rows, None
-    most = int(backend_of(rows.X).xp.bincount(rows.groups[1]).max())
-    limit = MOST_COPIES * len(rows) * n_neighbors
-    if most <= n_neighbors and rows.n_equal(n_neighbors) <= limit:
-        return rows, None
-    warn(
-        f"X has duplicate rows, one of them {most} times, and they crowd out the "
-        f"n_neighbors={n_neighbors} neighbours. Clustering the {len(rows.distinct)} distinct rows "
-        f"of {len(rows)}; duplicates get the same label.",
-        DuplicateRowsWarning,
-    )
-    return rows.distinct, rows.groups[1]
 
 
 def _with_duplicates(
