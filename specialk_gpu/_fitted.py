@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -40,6 +41,7 @@ class Late:
 class Fitted:
     """The attributes of a fitted estimator, described in `specialk_gpu.SpecialK`, and its tree."""
 
+    get_params: Callable[..., dict[str, Any]]  # of BaseEstimator
     backend: str
     labels_: Array
     n_clusters_: int

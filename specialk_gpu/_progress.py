@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from specialk_gpu._deadline import check
 
-__all__ = ["Clock", "show_progress", "logger", "report_progress", "with_progress"]
+__all__ = ["Clock", "show_progress", "logger", "report_progress", "unheard", "with_progress"]
 
 T = TypeVar("T")
 logger = logging.getLogger("specialk_gpu")
@@ -37,6 +37,16 @@ def with_progress(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
     for done, result in enumerate(results, start=1):
         report_progress(stage, done, total)
         yield result
+
+
+@contextmanager
+def unheard() -> Iterator[None]:
+    """Tell the listener of this thread nothing: of a part of a stage, whose own stages are many."""
+    token = _listener.set(None)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 class _Waits(Protocol):
