@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import growth
 from benchmarks.calibration.page import calibration_page
 from benchmarks.markdown import OLD_RULE, machine, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
@@ -462,12 +463,71 @@ Measured on {machine(mnist["stamp"])}
     return f"{before}{BEGIN}{figures}{END}{after}"
 
 
+def cost_page() -> str:
+    """Return docs/cost.md."""
+    fits = growth.measured()
+    rows = []
+    for fit, (seconds_ratio, memory_ratio) in zip(fits, growth.ratios(fits), strict=True):
+        cells = [f"`{fit['criterion']}`", f"{fit['m']:,}", fit["d"], fit["clusters"], fit["n"]]
+        cells += [seconds(fit["stages"].get(name)) for name in ("graph", "eigenpairs")]
+        extra = fit["peak_bytes"] - fit["bytes_before"]
+        cells += [seconds(fit["cpu_seconds"]), f"{seconds_ratio:.2f}"]
+        rows.append([*cells, f"{extra / 1e6:,.0f} MB", f"{memory_ratio:.2f}"])
+    head = ["rule", "rows", "columns", "clusters drawn", "n", "graph", "eigenpairs", "whole fit"]
+    near = sum(0.5 < seconds_ratio < 2 for seconds_ratio, _ in growth.ratios(fits))
+    return f"""# How long will it take, and how much memory
+
+This page is written by `python -m benchmarks.tables` from `benchmarks/results/growth.jsonl`.
+
+```python
+from specialk_gpu import estimate
+
+expected = estimate(60_000, 50)  # rows, columns
+print(expected.n_components, list(expected.stages))
+```
+
+```text
+60 ['graph', 'eigenpairs', 'fragments', 'merging', 'polishing']
+```
+
+`print(expected)` is a table of seconds by stage, with the memory at most beyond the data and the
+libraries. In a shell, `specialk-gpu estimate 60000 50` prints the same, and `specialk-gpu estimate
+points.csv` reads the size from a file. A fit that is expected to take more than a minute says so in
+its first line of progress (`verbose=1`, and the command line).
+
+The seconds come from power laws of rows, columns and eigenvectors, one for each stage. Two speeds
+of this machine scale them: of a matrix product, for the graph of more than eight columns, and of a
+copy in memory, for all else. Measuring them takes less than 0.3 s. The memory is what the library
+asks for before it computes eigenpairs, with the rows, the neighbours and a tile of distances.
+
+What to know about the estimate:
+
+- On the machine where the fits were measured, {near} of {len(fits)} are within a factor of 2.
+- They were measured on one thread, in seconds of computing (CPU time), because the machine was
+  loaded with other work. More threads make a fit faster, so the estimate is then too long.
+- The data are Gaussian, one cluster or ten. Clusters that are hard to tell apart, and finer
+  fragments where more than 30 clusters are found, take longer.
+- Sizes beyond those in the table are extrapolated, and graphs of your own, `radius_neighbors` and
+  GPUs are not covered.
+
+## What was measured
+
+`python -m benchmarks.growth`; `python -m benchmarks.growth coefficients` makes the laws of it.
+*Ratio*: expected, divided by measured.
+
+{table([*head, "ratio", "memory", "ratio"], rows)}
+
+Measured on {machine(stamps(growth.FILE)[-1])}
+"""
+
+
 PAGES = {
     "results": results_page,
     "benchmarks": benchmarks_page,
     "reproduce": reproduce,
     "sensitivity": sensitivity_page,
     "calibration": calibration_page,
+    "cost": cost_page,
 }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from specialk_gpu._version import __version__
 
 if TYPE_CHECKING:
+    from specialk_gpu._cost import estimate
     from specialk_gpu._estimator import SpecialK
     from specialk_gpu._result import (
         CalibrationWarning,
@@ -49,6 +50,7 @@ _HOME = {
     "decide": "selection.sweep",
     "eigenpairs": "spectrum.eigenpairs",
     "embed": "spectrum.embedding",
+    "estimate": "_cost",
     "kmeans": "lloyd.kmeans",
     "knn_graph": "graph.knn",
     "nearest_neighbors": "graph.neighbors",
@@ -77,6 +79,7 @@ __all__ = [
     "decide",
     "eigenpairs",
     "embed",
+    "estimate",
     "kmeans",
     "knn_graph",
     "nearest_neighbors",

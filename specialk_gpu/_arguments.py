@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 __all__ = ["PARAMETERS", "Parser", "add_column_options", "add_input_options", "image_shape"]
+__all__ += ["in_shell_words"]
 
 
 class Parser(argparse.ArgumentParser):
@@ -116,3 +118,21 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "random_state": _INTEGER | {"help": "seed; the same seed gives the same result"},
 }
+
+
+def in_shell_words(message: str) -> str:
+    """Return a message of the library with its parameters named as options of the command line.
+
+    Names that are also words, such as alpha, are taken for parameters only where a value or a
+    sentence about a parameter follows.
+    """
+    message = re.sub(r"The '(\w+)' parameter of \w+ must", r"\1 must", message)
+    message = message.replace(" or None. Got", ". Got")
+    for name in sorted(PARAMETERS, key=len, reverse=True):
+        option = f"--{name.replace('_', '-')}"
+        message = re.sub(rf"(?<![\w-]){name}=None\b", f"no {option}", message)
+        message = re.sub(rf"(?<![\w-]){name}=True\b", option, message)
+        message = re.sub(rf"(?<![\w-]){name}=(['\"]?)([\w.+-]*\w)\1", rf"{option} \2", message)
+        end = r"(?!\w)" if "_" in name else r"(?= must\b)"
+        message = re.sub(rf"(?<![\w-]){name}{end}", option, message)
+    return message

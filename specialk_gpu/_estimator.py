@@ -24,9 +24,9 @@ from specialk_gpu._stages import (
     explain_memory_error,
     fit_by_cut,
     fit_by_zz_top,
+    foresee,
     graphs_to_cut,
     neighbour_graph,
-    refuse_early,
     warn_of_graph,
     warn_of_hubs,
     warn_of_scales,
@@ -349,7 +349,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
                 check_counts(
                     parameters, len(rows), "distinct rows" if group is not None else "rows"
                 )
-                refuse_early(parameters, bk, len(rows))
+                foresee(parameters, bk, *rows.X.shape)
                 W, radius = neighbour_graph(parameters, bk, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")

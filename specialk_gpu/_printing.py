@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -154,12 +154,12 @@ def one_line(message: object) -> str:
 
 
 @contextmanager
-def warnings_in_one_line() -> Iterator[list[str]]:
-    """Print each warning for users once, as one line; yield the list of printed warnings."""
+def warnings_in_one_line(worded: Callable[[str], str]) -> Iterator[list[str]]:
+    """Print each warning for users once, in one line of other words; yield the list of them."""
     warned: list[str] = []
 
     def show(message: object, *_args: object, **_kwargs: object) -> None:
-        text = one_line(message)
+        text = one_line(worded(str(message)))
         if text not in warned:
             warned.append(text)
             print("specialk-gpu: warning:", text, file=sys.stderr)

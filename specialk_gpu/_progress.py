@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from threading import Lock
@@ -12,12 +13,18 @@ from typing import Any, Protocol, TypeVar
 
 from specialk_gpu._deadline import check
 
-__all__ = ["Clock", "show_progress", "logger", "report_progress", "unheard", "with_progress"]
+__all__ = ["Clock", "announce", "expect", "logger", "report_progress", "show_minutes"]
+__all__ += ["show_progress", "unheard", "with_progress"]
 
 T = TypeVar("T")
 logger = logging.getLogger("specialk_gpu")
 
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
+_display: ContextVar[_Display | None] = ContextVar("display", default=None)
+
+WHOLE = "{desc}: {percentage:3.0f}% of the fit |{bar}| {elapsed}<{remaining}"
+MINUTE = 60.0  # seconds between two lines
+PART_OF = {"neighbours": "graph", "pairs within the radius": "graph"}  # stages of a fit
 
 
 def report_progress(stage: str, done: int, total: int = 0) -> None:
@@ -42,11 +49,27 @@ def with_progress(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
 @contextmanager
 def unheard() -> Iterator[None]:
     """Tell the listener of this thread nothing: of a part of a stage, whose own stages are many."""
-    token = _listener.set(None)
+    tokens = _listener.set(None), _display.set(None)
     try:
         yield
     finally:
-        _listener.reset(token)
+        _listener.reset(tokens[0])
+        _display.reset(tokens[1])
+
+
+def expect(stages: Mapping[str, float]) -> None:
+    """Say how long each stage of a fit will take, in any unit; a second plan is ignored."""
+    display = _display.get()
+    if display is not None and not display.expected:
+        display.expected = dict(stages)
+
+
+def announce(message: str) -> None:
+    """Log a message, and show it where progress is shown without the log."""
+    logger.info(message)
+    display = _display.get()
+    if isinstance(display, _Lines) and not display.in_log:
+        display.write(message)
 
 
 class _Waits(Protocol):
@@ -66,6 +89,8 @@ class Clock:
         self.bk.synchronize()
         now = time.perf_counter()
         self.timings[stage] = self.timings.get(stage, 0.0) + now - self.since
+        if (display := _display.get()) is not None:
+            display.finish(stage)
         logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
         self.since = now
 
@@ -108,41 +133,111 @@ _listening = _Listening()
 
 
 @contextmanager
-def _shown() -> Iterator[None]:
-    """Show a progress bar with the time left for each long stage, if tqdm is installed.
-
-    Bars appear on standard error if it is a terminal, or in a notebook; nowhere else.
-    """
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
+def show_minutes() -> Iterator[None]:
+    """Write a line a minute on standard error, and nothing else: for what is piped."""
+    with _displayed(_Lines(lambda line: print(line, file=sys.stderr, flush=True))):
         yield
-        return
-    bars = _Bars(tqdm)
-    token = _listener.set(bars.show)
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    """Show a bar on a terminal or in a notebook, if tqdm is installed; else log a line a minute."""
+    display: _Display = _Lines(logger.info)
+    display.in_log = True
+    if sys.stderr.isatty() or "ipykernel" in sys.modules:
+        try:
+            from tqdm.auto import tqdm
+        except ImportError:
+            pass
+        else:
+            display = _Bars(tqdm)
+    with _displayed(display):
+        yield
+
+
+@contextmanager
+def _displayed(display: _Display) -> Iterator[None]:
+    tokens = _listener.set(display.show), _display.set(display)
     try:
         yield
     finally:
-        _listener.reset(token)
-        bars.close()
+        _listener.reset(tokens[0])
+        _display.reset(tokens[1])
+        display.close()
 
 
-class _Bars:
-    """Shows one progress bar at a time."""
+class _Display:
+    """What shows progress; knows how much of a fit is done, if its stages are expected."""
+
+    in_log = False  # whether the log is shown too
+
+    def __init__(self) -> None:
+        self.expected: dict[str, float] = {}
+        self.shares: dict[str, float] = {}
+
+    def percent(self, stage: str, done: int, total: int) -> float | None:
+        """Return how much of the fit is done, in percent; None for what is no stage of a fit."""
+        own = PART_OF.get(stage, stage)
+        if own not in self.expected:
+            return None
+        share = done / total if total else 0.0
+        self.shares[own] = max(self.shares.get(own, 0.0), min(share, 1.0))
+        spent = sum(self.expected[x] * share for x, share in self.shares.items())
+        return 100 * spent / max(sum(self.expected.values()), 1e-300)
+
+    def finish(self, stage: str) -> None:
+        """Take note that a stage has ended; it may begin again, which then counts as done."""
+        if stage in self.expected:
+            self.show(stage, 1, 1)
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Show that `done` of `total` parts of a stage are done."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """End the display."""
+
+
+class _Lines(_Display):
+    """Says once a minute, in a line, how far a stage is."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        super().__init__()
+        self.write, self.last = write, time.monotonic()
+
+    def show(self, stage: str, done: int, total: int) -> None:
+        """Write a line if the last one is a minute ago."""
+        percent, now = self.percent(stage, done, total), time.monotonic()
+        if now - self.last < MINUTE:
+            return
+        self.last = now
+        parts = f"{done:,} of {total:,}" if total else f"{done:,}"
+        whole = "" if percent is None else f"; about {percent:.0f} % of the fit"
+        self.write(f"{stage}: {parts}{whole}")
+
+
+class _Bars(_Display):
+    """Shows one bar for a whole fit with its stages, or for a stage that is called on its own."""
 
     def __init__(self, tqdm: Any) -> None:
+        super().__init__()
         self.tqdm, self.stage = tqdm, ""
         self.bar: Any = None
 
     def show(self, stage: str, done: int, total: int) -> None:
-        """Update the bar of a stage, or start it."""
-        if self.bar is None or stage != self.stage or done < self.bar.n:
+        """Update the bar, or start it."""
+        percent = self.percent(stage, done, total)
+        name, settings = stage, {"total": total or None}
+        if percent is not None:
+            name, done, settings = "fit", round(percent), {"total": 100, "bar_format": WHOLE}
+        if self.bar is None or name != self.stage:
             self.close()
-            settings = {"leave": False, "delay": 0.5, "disable": None}
-            self.bar = self.tqdm(desc=stage, total=total or None, **settings)
-            self.stage = stage
-        self.bar.update(done - self.bar.n)
-        if done >= total > 0:
+            self.bar = self.tqdm(leave=False, delay=0.5, disable=None, desc=name, **settings)
+            self.stage = name
+        if percent is not None:
+            self.bar.set_description(PART_OF.get(stage, stage), refresh=False)
+        self.bar.update(max(0, done - self.bar.n))
+        if percent is None and done >= total > 0:
             self.close()  # before the next log message
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
+from specialk_gpu._cost import foretell, n_wanted
 from specialk_gpu._deadline import during
 from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import Clock
@@ -21,7 +22,6 @@ from specialk_gpu.graph.knn import GraphWarning, knn_graph_of
 from specialk_gpu.graph.radius import radius_graph_of
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
-from specialk_gpu.selection.fragments import n_eigenvectors, resolutions
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
@@ -36,10 +36,10 @@ __all__ = [
     "Fit",
     "fit_by_cut",
     "fit_by_zz_top",
+    "foresee",
     "graphs_to_cut",
     "explain_memory_error",
     "neighbour_graph",
-    "refuse_early",
     "unequal_spreads",
     "warn_of_graph",
     "warn_of_hubs",
@@ -48,8 +48,7 @@ __all__ = [
 
 APART, MOST_SCALED = 100, 100  # ratio of spreads that is too large, in so many columns at most
 SAMPLED, CENTRED = 2**13, 0.05  # rows that are measured; the largest mean, in deviations
-# the paper's rule, if not told otherwise: eigenpairs for few rows and for many, and the largest k
-FEW_PAIRS, MANY_PAIRS, MANY_ROWS, MOST_CLUSTERS = 200, 1000, 5000, 50
+MOST_CLUSTERS = 50  # by the paper's rule, if not told otherwise
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
     "eigenpairs": "Ask for fewer eigenvectors (n_components), or cluster a sample of the rows.",
@@ -68,6 +67,7 @@ def fit_by_cut(
 ) -> Fit:
     """Find clusters by the cut test."""
     m = W.shape[0]
+    foretell(parameters, bk, m, None)  # of a graph; of rows it was told before
     seeds = rng.randint(np.iinfo(np.int32).max, size=2).tolist()
     known: dict[int, Eigenpairs] = {}
 
@@ -111,7 +111,8 @@ def fit_by_zz_top(
     parameters: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock
 ) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
-    n = n_eigenpairs(parameters, W.shape[0])
+    n = n_wanted(parameters, W.shape[0])
+    foretell(parameters, bk, W.shape[0], None)  # of a graph; of rows it was told before
     with explain_memory_error(bk, "eigenpairs"):
         pairs = verified_eigenpairs(parameters, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
@@ -155,28 +156,18 @@ def _without_vectors(pairs: Eigenpairs) -> Eigenpairs:
     return pairs._replace(vectors=None)  # type: ignore[arg-type]
 
 
-def n_eigenpairs(parameters: Parameters, m: int) -> int:
-    """Return the number of eigenpairs for the paper's rule and m rows."""
-    n = parameters.n_components
-    if n == "auto":
-        n = FEW_PAIRS if m < MANY_ROWS else MANY_PAIRS
-    return max(1, min(int(n), m - 1))
+def foresee(parameters: Parameters, bk: Backend, m: int, d: int) -> None:
+    """Log, before any work is done, that a fit of m rows and d columns will take long.
 
-
-def refuse_early(parameters: Parameters, bk: Backend, m: int) -> None:
-    """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit.
-
-    How large the components are, and whether a full decomposition or "lanczos" needs more, is known
-    with the graph. `eigenpairs` asks again then.
+    Raise a MemoryError if its eigenpairs do not fit. How large the components are, and whether a
+    full decomposition or "lanczos" needs more, is known with the graph. `eigenpairs` asks again
+    then.
     """
-    if parameters.criterion == "zz_top" or parameters.n_components != "auto":
-        n = n_eigenpairs(parameters, m)
-    else:
-        least, exactly = parameters.min_clusters, parameters.n_clusters
-        n = n_eigenvectors(resolutions(m, least, exactly), m)
+    n = n_wanted(parameters, m)
     if not takes_dense(m, n, parameters.eigen_solver):
         with explain_memory_error(bk, "eigenpairs"):
             refuse_eigenpairs(bk, m, n, "auto")
+    foretell(parameters, bk, m, d)
 
 
 def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:

@@ -1,9 +1,10 @@
 """The command line ``specialk-gpu``: cluster a file, run a demo, describe the machine.
 
-Results go to stdout. Errors and warnings go to stderr, one line each; progress goes to stderr if
-that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure, out of memory or of time),
-2 wrong usage or bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported only
-if needed. The command `bench` is in the repository (`benchmarks.suite.command`), not in the wheel.
+Results go to stdout. Errors and warnings go to stderr, one line each; progress goes to stderr, as a
+bar if that is a terminal, otherwise as a line a minute. Exit codes: 0 done, 1 no answer (numerical
+failure, out of memory or of time), 2 wrong usage or bad input, 130 interrupted. NumPy, scikit-learn
+and the estimator are imported only if needed. The command `bench` is in the repository
+(`benchmarks.suite.command`), not in the wheel.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterable
+from contextlib import nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,12 +29,13 @@ from specialk_gpu._arguments import (
     add_column_options,
     add_input_options,
     image_shape,
+    in_shell_words,
 )
+from specialk_gpu._commands import add_bench, add_compare, add_estimate, add_info
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import (
     one_line,
     path_rows,
-    print_info,
     print_results,
     summary,
     warnings_in_one_line,
@@ -70,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
         options = _parser().parse_args(argv)
         if getattr(options, "backend", "auto") == "cuda":
             _check_backend(options)
-        with warnings_in_one_line() as warned:
+        with warnings_in_one_line(in_shell_words) as warned:
             options.command(options, warned)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader stopped reading, as `head` does; files are written by now
@@ -91,7 +94,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _fail(message: str, code: int) -> int:
-    print("specialk-gpu: error:", one_line(message), file=sys.stderr)
+    print("specialk-gpu: error:", one_line(in_shell_words(message)), file=sys.stderr)
     return code
 
 
@@ -147,33 +150,9 @@ def _parser() -> Parser:
     demo.add_argument("--backend", **backends)
     demo.add_argument("--report", **path, help="write a report of the result here, as .html")
 
-    _add_bench(commands)
-    info = commands.add_parser("info", help="describe backends, devices and versions")
-    info.set_defaults(command=_info)
+    for add in (add_compare, add_estimate, add_bench, add_info):
+        add(commands)
     return parser
-
-
-def _add_bench(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Add the command `bench`; outside the repository it only says where to find it."""
-    try:
-        from benchmarks.suite import command
-    except ModuleNotFoundError:
-        # Without a prefix of its own, options are taken, whatever they are.
-        bench = commands.add_parser(
-            "bench", help="measure against other libraries", add_help=False, prefix_chars="\0"
-        )
-        bench.set_defaults(command=_bench_is_missing)
-        bench.add_argument("options", nargs=argparse.REMAINDER)
-    else:
-        command.add_command(commands)
-
-
-def _bench_is_missing(_options: argparse.Namespace, _warned: list[str]) -> None:
-    msg = (
-        "the benchmarks are not in the installed package: clone the repository, run "
-        "pip install -e '.[bench]' in it, and call specialk-gpu bench again."
-    )
-    raise ValueError(msg)
 
 
 # -- commands -------------------------------------------------------------------------------------
@@ -333,10 +312,6 @@ def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
         print_results(model, path_rows(model, y), seconds, table=True)
 
 
-def _info(_options: argparse.Namespace, _warned: list[str]) -> None:
-    print_info()
-
-
 def _check_backend(options: argparse.Namespace) -> None:
     """Raise a ValueError (exit code 2: wrong usage) if the backend cannot run here."""
     from specialk_gpu.backend import get_backend
@@ -389,10 +364,12 @@ def _cluster(
 ) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
+    from specialk_gpu._progress import show_minutes
 
     verbose = int(not quiet and sys.stderr.isatty())
     start = time.perf_counter()
-    model = SpecialK(**parameters, verbose=verbose).fit(X)
+    with nullcontext() if quiet or verbose else show_minutes():
+        model = SpecialK(**parameters, verbose=verbose).fit(X)
     return model, time.perf_counter() - start
 
 

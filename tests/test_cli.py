@@ -153,8 +153,8 @@ def test_fit_of_too_few_points_warns_and_says_one_cluster(tmp_path, capsys):
     assert main(["fit", str(tmp_path / "x.csv"), "--backend", "numpy"]) == 0
     out, err = capsys.readouterr()
     assert out.splitlines()[-1].startswith("k = 1 cluster (")
-    assert "warning: n_neighbors=10 is not below the number of rows to join, 4: using 3" in err
-    assert "warning: 4 rows are too few for a split to be accepted at alpha=0.05" in err
+    assert "warning: --n-neighbors 10 is not below the number of rows to join, 4: using 3" in err
+    assert "warning: 4 rows are too few for a split to be accepted at --alpha 0.05" in err
 
 
 @pytest.mark.parametrize("name", ["w.npz", "w.npy"])
@@ -294,7 +294,7 @@ def test_a_folder_or_a_file_that_is_not_to_be_written_is_told_of_before_the_work
         (MemoryError("W needs 9 GB"), 1, "out of memory: W needs 9 GB"),
         (MemoryError(), 1, "out of memory"),
         (np.linalg.LinAlgError("singular matrix"), 1, "singular matrix"),
-        (ValueError("alpha must be small"), 2, "alpha must be small"),
+        (ValueError("alpha must be small"), 2, "--alpha must be small"),
         (TypeError("X must be real"), 2, "X must be real"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
@@ -317,7 +317,7 @@ def test_cuda_that_is_not_there_is_bad_usage(points, capsys, monkeypatch):
 
     monkeypatch.setattr(backend, "get_backend", get_backend)
     line = fails(capsys, ["fit", points, "--backend", "cuda"], 2)
-    assert "backend='cuda' cannot run: no device" in line
+    assert "--backend cuda cannot run: no device" in line
 
 
 def test_mistakes_of_the_program_keep_their_traceback(points, stand_in):

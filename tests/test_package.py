@@ -30,12 +30,13 @@ FLOORS = [
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_schema"},
     {"_storage"},
-    {"_validation", "_prediction", "_fitted"},
+    {"_validation", "_prediction", "_fitted", "_cost"},
     {"inspection"},
     {"_model", "_stages"},
     {"_estimator", "io", "_arguments", "_printing"},
-    {"anndata", "datasets"},
+    {"anndata", "datasets", "_commands"},
     {"cli"},
+    {"__main__"},
 ]
 
 

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import pytest
 
-from specialk_gpu import SpecialK
+from specialk_gpu import SpecialK, knn_graph
 from specialk_gpu import _progress as progress
 from specialk_gpu._progress import logger, report_progress, show_progress, with_progress
 from specialk_gpu.backend import cpu
@@ -70,6 +70,99 @@ def test_bars_are_for_terminals(monkeypatch, terminal):
     assert ("3/3" in out) == terminal
     report_progress("a stage", 1, 2)
     assert stream.getvalue() == out
+
+
+def test_a_fit_has_one_bar_that_never_goes_back():
+    shown = []
+
+    class Bar:
+        def __init__(self, **settings):
+            self.n, self.settings = 0, settings
+            shown.append([])
+
+        def update(self, n):
+            assert n >= 0
+            self.n += n
+            shown[-1].append(self.n)
+
+        def set_description(self, stage, **_settings):
+            shown[-1].append(stage)
+
+        def close(self):
+            pass
+
+    bars = progress._Bars(Bar)
+    with progress._displayed(bars):
+        fit(X=np.vstack([CLOUD[:400], CLOUD[:400] + 50]))  # two components
+    (one,) = shown
+    stages = [word for word in one if isinstance(word, str)]
+    assert list(dict.fromkeys(stages)) == [
+        "graph",
+        "eigenpairs",
+        "fragments",
+        "merging",
+        "polishing",
+    ]
+    percents = [number for number in one if not isinstance(number, str)]
+    assert percents == sorted(percents)
+    assert percents[-1] == 100
+    assert sum(bars.expected.values()) > 0
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_a_given_graph_has_a_bar_too(criterion):
+    display = progress._Lines(str)
+    with progress._displayed(display):
+        fit(X=knn_graph(CLOUD[:300]), affinity="precomputed", criterion=criterion)
+    assert display.expected["graph"] == 0
+    told = set(display.expected) - {"graph", "kmeans", "bounds"}  # the sweep has no known end
+    assert {x for x, share in display.shares.items() if share == 1} == told
+
+
+def test_what_is_piped_gets_a_line_a_minute(monkeypatch, capsys):
+    clock = [1000.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    with progress.show_minutes():
+        progress.expect({"graph": 1.0, "eigenpairs": 3.0})
+        progress.expect({"graph": 1.0})  # a second plan is ignored
+        for done in range(1, 11):
+            clock[0] += 20
+            report_progress("neighbours", done, 10)
+        clock[0] += 61
+        report_progress("eigenpairs", 1_500, 3_000)
+        clock[0] += 61
+        report_progress("alone", 7)
+        progress.announce("hear")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
+        "neighbours: 3 of 10; about 8 % of the fit",
+        "neighbours: 6 of 10; about 15 % of the fit",
+        "neighbours: 9 of 10; about 22 % of the fit",
+        "eigenpairs: 1,500 of 3,000; about 62 % of the fit",
+        "alone: 7",
+        "hear",
+    ]
+    progress.announce("unheard")
+    assert capsys.readouterr().err == ""
+
+
+def test_verbose_fits_log_lines_where_there_is_no_terminal(monkeypatch, caplog):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(progress, "MINUTE", 0.0)
+    fit(X=CLOUD[:400], verbose=1)
+    told = [record.getMessage() for record in caplog.records]
+    assert any(text.endswith(" of the fit") for text in told)
+    assert sum(text.startswith("graph: 400 rows") for text in told) == 1
+
+
+def test_parts_of_a_stage_are_unheard():
+    said = []
+    display = progress._Lines(said.append)
+    with progress._displayed(display), progress.unheard():
+        progress.expect({"graph": 1})
+        report_progress("graph", 1, 1)
+    assert not display.expected
+    assert not said
 
 
 def test_threads_that_overlap_leave_the_logger_as_it_was(monkeypatch):

@@ -1,0 +1,155 @@
+"""The commands compare and estimate, the package as a program, and messages in shell words."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from specialk_gpu._arguments import in_shell_words
+from specialk_gpu.cli import main
+from specialk_gpu.io import write_labels
+
+A, B = np.array([0, 0, 0, 1, 1, 2]), np.array([1, 1, 0, 0, 0, -1])
+
+
+@pytest.fixture
+def labels(tmp_path):
+    paths = [tmp_path / "a.csv", tmp_path / "b.npy"]
+    for path, own in zip(paths, (A, B), strict=True):
+        write_labels(path, own)
+    return list(map(str, paths))
+
+
+def test_two_files_of_labels_are_compared(labels, capsys):
+    assert main(["compare", *labels]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["rows: 6", "clusters: 3 in A, 2 in B"]
+    assert lines[2] == f"ARI: {adjusted_rand_score(A, B):.3f}"
+    assert lines[3] == f"NMI: {normalized_mutual_info_score(A, B):.3f}"
+    assert [line.split() for line in lines[4:]] == [
+        ["A", "\\", "B", "-1", "0", "1"],
+        ["0", "0", "1", "2"],
+        ["1", "0", "2", "0"],
+        ["2", "1", "0", "0"],
+    ]
+
+
+def test_large_tables_are_cut(tmp_path, capsys):
+    for name in "ab":
+        write_labels(tmp_path / f"{name}.npy", np.arange(50))
+    assert main(["compare", str(tmp_path / "a.npy"), str(tmp_path / "b.npy")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 + 21 + 2
+    assert lines[-2:] == ["and 30 more clusters of A", "and 30 more clusters of B"]
+
+
+def test_two_summaries_are_compared(tmp_path, capsys):
+    X = np.random.default_rng(0).normal(size=(80, 2))
+    np.save(tmp_path / "X.npy", X)
+    for k in ("2", "3"):
+        command = ["fit", str(tmp_path / "X.npy"), "--n-clusters", k, "--random-state", "0"]
+        command += ["--backend", "numpy", "--summary", str(tmp_path / f"{k}.json"), "--quiet"]
+        assert main(command) == 0
+    capsys.readouterr()
+    assert main(["compare", str(tmp_path / "2.json"), str(tmp_path / "3.json")]) == 0
+    cells = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["n_clusters", "2", "3"] in cells
+    assert ["--n-clusters", "2", "3"] in cells
+    assert not [row for row in cells if row[0] == "--backend"]
+
+
+def test_what_cannot_be_compared_is_refused(labels, tmp_path, capsys):
+    write_labels(tmp_path / "few.npy", A[:3])
+    (tmp_path / "s.json").write_text(json.dumps({"n_clusters": 2}))
+    (tmp_path / "broken.json").write_text("{")
+    cases = {
+        (labels[0], str(tmp_path / "few.npy")): "A and B must label the same rows, got 6 and 3",
+        (labels[0], str(tmp_path / "s.json")): "A and B must both be labels, or both summaries",
+        (str(tmp_path / "s.json"),) * 2: "expected a summary, as written by fit --summary",
+        (str(tmp_path / "broken.json"),) * 2: "broken.json: Expecting",
+        (labels[0], str(tmp_path / "none.npy")): "none.npy: No such file",
+    }
+    for command, message in cases.items():
+        assert main(["compare", *command]) == 2
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert message in err
+        assert err.count("\n") == 1
+
+
+def test_sizes_and_files_are_estimated(tmp_path, capsys):
+    np.save(tmp_path / "X.npy", np.zeros((30, 4)) + np.arange(30)[:, None])
+    for command, first in (
+        (["3000", "20"], "3,000 rows, 20 columns, 60 eigenvectors"),
+        (["3000", "20", "--criterion", "zz_top"], "3,000 rows, 20 columns, 200 eigenvectors"),
+        ([str(tmp_path / "X.npy")], "30 rows, 4 columns, "),
+    ):
+        assert main(["estimate", *command]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith(first)
+        assert [line.split()[0] for line in lines[-2:]] == ["whole", "memory"]
+    for wrong in (["3", "x"], ["1", "2", "3"]):
+        assert main(["estimate", *wrong]) == 2
+        assert "expected ROWS and COLUMNS, or one file" in capsys.readouterr().err
+
+
+def test_the_package_is_a_program():
+    done = subprocess.run(
+        [sys.executable, "-m", "specialk_gpu", "--version"], capture_output=True, text=True
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("specialk-gpu ")
+
+
+# -- messages in shell words ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--alpha", "2"], "--alpha must be a float in the range (0.0, 1.0). Got 2.0 instead."),
+        (
+            ["--min-clusters", "3", "--max-clusters", "2"],
+            "--min-clusters must be at most --max-clusters, got --min-clusters 3, "
+            "--max-clusters 2.",
+        ),
+        (
+            ["--n-clusters", "2", "--min-clusters", "3"],
+            "got --n-clusters 2, --min-clusters 3, no --max-clusters.",
+        ),
+        (["--n-clusters", "50"], "--n-clusters must lie between 1 and the number of rows (20)"),
+    ],
+)
+def test_errors_name_options(tmp_path, capsys, options, message):
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20, 2)))
+    assert main(["fit", str(tmp_path / "X.npy"), "--backend", "numpy", *options]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_warnings_name_options(tmp_path, capsys):
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20, 2)))
+    command = ["fit", str(tmp_path / "X.npy"), "--backend", "numpy", "--n-neighbors", "25"]
+    assert main([*command, "--n-clusters", "2"]) == 0
+    assert "--n-neighbors 25 is not below the number of rows" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("said", "worded"),
+    [
+        ("Set normalize=True to divide.", "Set --normalize to divide."),
+        ("with affinity='precomputed' only.", "with --affinity precomputed only."),
+        ('criterion="zz_top" needs', "--criterion zz_top needs"),
+        ("Ask for fewer (n_components), or", "Ask for fewer (--n-components), or"),
+        ("the fit came to time_limit=2.5 in", "the fit came to --time-limit 2.5 in"),
+        ("tol=1e-08.", "--tol 1e-08."),
+        # these are no parameters
+        ("the backend has a metric of weights", "the backend has a metric of weights"),
+        ("n_clusters_ and my_n_clusters", "n_clusters_ and my_n_clusters"),
+        ("see --n-clusters", "see --n-clusters"),
+    ],
+)
+def test_parameters_become_options(said, worded):
+    assert in_shell_words(said) == worded
