@@ -149,6 +149,17 @@ def ratios(fits: list[dict[str, Any]]) -> list[tuple[float, float]]:
     return found
 
 
+def unseen_ratios(fits: list[dict[str, Any]]) -> list[float]:
+    """Return expected over measured seconds, by laws of the fits of other sizes only."""
+    found = []
+    for fit in fits:
+        size = (fit["m"], fit["d"], fit["n"])
+        others = [one for one in fits if (one["m"], one["d"]) != size[:2]]
+        expected = seconds_by_stage(*size, fit["criterion"], laws=laws(others))
+        found.append(sum(expected.values()) / fit["cpu_seconds"])
+    return found
+
+
 def main() -> None:
     """Measure, or make the coefficients."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

@@ -474,7 +474,8 @@ def cost_page() -> str:
         cells += [seconds(fit["cpu_seconds"]), f"{seconds_ratio:.2f}"]
         rows.append([*cells, f"{extra / 1e6:,.0f} MB", f"{memory_ratio:.2f}"])
     head = ["rule", "rows", "columns", "clusters drawn", "n", "graph", "eigenpairs", "whole fit"]
-    near = sum(0.5 < seconds_ratio < 2 for seconds_ratio, _ in growth.ratios(fits))
+    near = sum(0.5 < ratio < 2 for ratio, _ in growth.ratios(fits))
+    unseen = sum(0.5 < ratio < 2 for ratio in growth.unseen_ratios(fits))
     return f"""# How long will it take, and how much memory
 
 This page is written by `python -m benchmarks.tables` from `benchmarks/results/growth.jsonl`.
@@ -498,11 +499,12 @@ its first line of progress (`verbose=1`, and the command line).
 The seconds come from power laws of rows, columns and eigenvectors, one for each stage. Two speeds
 of this machine scale them: of a matrix product, for the graph of more than eight columns, and of a
 copy in memory, for all else. Measuring them takes less than 0.3 s. The memory is what the library
-asks for before it computes eigenpairs, with the rows, the neighbours and a tile of distances.
+asks for before it computes eigenpairs, with the rows, their neighbours and the graphs.
 
 What to know about the estimate:
 
-- On the machine where the fits were measured, {near} of {len(fits)} are within a factor of 2.
+- On the machine where the fits were measured, {near} of {len(fits)} are within a factor of 2. If
+  the laws are made without the fits of the same size, {unseen} are.
 - They were measured on one thread, in seconds of computing (CPU time), because the machine was
   loaded with other work. More threads make a fit faster, so the estimate is then too long.
 - The data are Gaussian, one cluster or ten. Clusters that are hard to tell apart, and finer

@@ -192,7 +192,12 @@ def rate_of(law: str) -> str:
 
 
 def seconds_by_stage(
-    m: int, d: int, n: int, criterion: str, rates: dict[str, float] | None = None
+    m: int,
+    d: int,
+    n: int,
+    criterion: str,
+    rates: dict[str, float] | None = None,
+    laws: dict[str, dict[str, float]] | None = None,
 ) -> dict[str, float]:
     """Return the expected seconds of each stage, on one thread of the measured machine, or here.
 
@@ -203,12 +208,15 @@ def seconds_by_stage(
     criterion : {"cut", "zz_top"}
     rates : dict, optional
         What `machine_rates` has measured here.
+    laws : dict, optional
+        By default those of cost.json.
     """
+    laws = measured()["laws"] if laws is None else laws
     size = {"rows": math.log(m), "columns": math.log(d), "eigenvectors": math.log(n)}
     found = {}
     for stage in STAGES[criterion]:
         name = law_of(stage, d)
-        law = measured()["laws"][name]
+        law = laws[name]
         seconds = math.exp(law["log_seconds"] + sum(law[x] * size[x] for x in size if x in law))
         if rates is not None:
             speed = rate_of(name)
