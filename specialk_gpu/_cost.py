@@ -44,7 +44,7 @@ STAGES = {
 
 @dataclass(frozen=True)
 class Estimate:
-    """What `estimate` returns. Printed, it is a table; in a notebook, too.
+    """What ``estimate`` returns. Printed, it is a table; in a notebook, too.
 
     Attributes
     ----------

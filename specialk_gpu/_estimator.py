@@ -123,7 +123,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         Seed for the start vectors and starting centres, which are drawn on the host.
     verbose : int, default=0
         Above 0, each stage is logged at level INFO by the logger "specialk_gpu" (to standard error
-        if logging is not set up), and progress bars are shown if tqdm is installed.
+        if logging is not set up), with a bar for the whole fit (needs tqdm) or a line a minute.
 
     Attributes
     ----------

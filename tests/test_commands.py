@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from specialk_gpu import _progress
 from specialk_gpu._arguments import in_shell_words
 from specialk_gpu.cli import main
 from specialk_gpu.io import write_labels
@@ -94,6 +95,20 @@ def test_sizes_and_files_are_estimated(tmp_path, capsys):
     for wrong in (["3", "x"], ["1", "2", "3"]):
         assert main(["estimate", *wrong]) == 2
         assert "expected ROWS and COLUMNS, or one file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_what_is_piped_shows_progress_in_lines(tmp_path, monkeypatch, capsys, quiet):
+    monkeypatch.setattr(_progress, "MINUTE", 0.0)  # a line for every report
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(80, 2)))
+    command = ["fit", str(tmp_path / "X.npy"), "--backend", "numpy", "--random-state", "0"]
+    assert main([*command, *(["--quiet"] if quiet else [])]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    stages = list(dict.fromkeys(line.partition(":")[0] for line in lines))
+    expected = ["graph", "eigenpairs", "fragments", "merging", "polishing"]
+    assert stages == ([] if quiet else expected)
+    if not quiet:
+        assert lines[-1].endswith("about 100 % of the fit")
 
 
 def test_the_package_is_a_program():

@@ -60,6 +60,17 @@ def test_separate_blobs_are_found_again(criterion):
     np.testing.assert_array_equal(found.jaccard, 1.0)
 
 
+@pytest.mark.parametrize("graph", [False, True])
+def test_rows_and_graphs_on_either_backend(bk, graph):
+    X = bk.asarray(BLOBS)
+    X = knn_graph(X) if graph else X
+    affinity = "precomputed" if graph else "nearest_neighbors"
+    model = fit(X, backend=bk.name, affinity=affinity)
+    found = model.stability(X, kinds=["order", "sample"], n_refits=1, random_state=0, n_jobs=2)
+    assert {(refit.k, refit.ari) for refit in found.refits} == {(3, 1.0)}
+    np.testing.assert_array_equal(found.jaccard, 1.0)
+
+
 def test_one_blob_is_found_again():
     found = fit(ONE).stability(ONE, n_refits=1, random_state=0)
     assert {(refit.k, refit.ari) for refit in found.refits} == {(1, 1.0)}

@@ -21,7 +21,7 @@ def stability(result: Stability, ax: Axes | None = None) -> Axes:
     Parameters
     ----------
     result : Stability
-        What `SpecialK.stability` returned.
+        What ``SpecialK.stability`` returned.
     ax : matplotlib Axes, optional
         The axes to draw on; by default new ones.
 

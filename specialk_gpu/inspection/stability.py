@@ -22,6 +22,7 @@ from specialk_gpu._fitted import Fitted
 from specialk_gpu._printable import html_table
 from specialk_gpu._progress import show_progress, unheard, with_progress
 from specialk_gpu._storage import on_host
+from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.backend.typing import Seed
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ MOST_CLUSTERS = 10  # in a printed table
 
 @dataclass(frozen=True)
 class Refit:
-    """One fit of `SpecialK.stability`.
+    """One fit of ``SpecialK.stability``.
 
     Attributes
     ----------
@@ -65,7 +66,7 @@ class Refit:
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """What `SpecialK.stability` returns. Printed, it is a table; in a notebook, too.
+    """What ``SpecialK.stability`` returns. Printed, it is a table; in a notebook, too.
 
     Attributes
     ----------
@@ -110,7 +111,7 @@ class Stability:
         Returns
         -------
         DataFrame
-            Columns `kind, setting, k, ari`, and `jaccard`, the mean over the clusters.
+            Columns ``kind, setting, k, ari``, and ``jaccard``, the mean over the clusters.
         """
         import pandas as pd
 
@@ -124,7 +125,7 @@ class Stability:
         Returns
         -------
         DataFrame
-            Columns `cluster, rows`, the mean Jaccard index for each kind of change, and `jaccard`,
+            Columns ``cluster, rows``, the mean Jaccard index for each kind of change, and ``jaccard``,
             the least of these.
         """
         import pandas as pd
@@ -198,7 +199,7 @@ def stability(
     random_state: Seed = None,
     n_jobs: int | None = None,
 ) -> Stability:
-    """Fit again with small changes, and compare; described as `SpecialK.stability`.
+    """Fit again with small changes, and compare; described as ``SpecialK.stability``.
 
     Parameters
     ----------
@@ -207,7 +208,7 @@ def stability(
     X : array of shape (m, d), or (m, m), dense or CSR
         The fitted rows, or the fitted graph, validated.
     kinds, n_refits, random_state, n_jobs
-        See `SpecialK.stability`.
+        See ``SpecialK.stability``.
     """
     labels = on_host(model.labels_)
     if X.shape[0] != len(labels):
@@ -283,7 +284,8 @@ def _plans(
 def _labels(kind: type, X: Any, plan: _Plan, *, graph: bool) -> np.ndarray:
     """Fit by a plan; return the labels on the host. Warnings were those of the first fit."""
     if plan.rows is not None:
-        X = X[plan.rows][:, plan.rows] if graph else X[plan.rows]
+        rows = plan.rows if not is_device_array(X) else backend_of(X).asarray(plan.rows)
+        X = X[rows][:, rows] if graph else X[rows]
     with warnings.catch_warnings(), unheard():
         warnings.simplefilter("ignore")
         return on_host(kind(**plan.parameters).fit(X).labels_)
