@@ -39,7 +39,7 @@ MOST_CLUSTERS = 10  # in a printed table
 
 @dataclass(frozen=True)
 class Refit:
-    """One fit of ``SpecialK.stability``.
+    """Another fit, compared with the model.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class Refit:
 
 @dataclass(frozen=True, eq=False)
 class Stability:
-    """What ``SpecialK.stability`` returns. Printed, it is a table; in a notebook, too.
+    """How steady the clusters of a model are. Printed, it is a table; in a notebook, too.
 
     Attributes
     ----------
@@ -125,8 +125,8 @@ class Stability:
         Returns
         -------
         DataFrame
-            Columns ``cluster, rows``, the mean Jaccard index for each kind of change, and ``jaccard``,
-            the least of these.
+            Columns ``cluster, rows``, the mean Jaccard index for each kind of change, and
+            ``jaccard``, the least of these.
         """
         import pandas as pd
 
