@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specialk_gpu._arguments import add_input_options
+from specialk_gpu._printable import printable
 from specialk_gpu._printing import print_info
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def _compare_summaries(a: dict[str, Any], b: dict[str, Any]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
-        print("  ".join(padded).rstrip())
+        print(printable("  ".join(padded).rstrip()))
     print("Labels are compared by: specialk-gpu compare A.csv B.csv")
 
 

@@ -260,10 +260,10 @@ def test_the_command_line_has_the_limit(clock, tmp_path, capsys):
     command = ["fit", str(tmp_path / "x.npy"), "--summary", str(tmp_path / "s.json"), *options]
     clock.move_on_at("selection.search", "merge", 2)
     assert main(command) == 0
-    assert "time_limit=10 in the stage 'merging'" in capsys.readouterr().err
+    assert "--time-limit 10 in the stage 'merging'" in capsys.readouterr().err
     content = json.loads((tmp_path / "s.json").read_text())
     assert content["parameters"]["time_limit"] == 10
-    assert "Raise time_limit" in content["warnings"][0]
+    assert "Raise --time-limit" in content["warnings"][0]
     assert content["path"][content["n_clusters"] - 1]["reason"].endswith(TIME_IS_UP)
 
 
@@ -274,7 +274,7 @@ def test_a_command_without_an_answer_fails(clock, tmp_path, capsys):
     assert main(command) == 1
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith("specialk-gpu: error: the fit came to time_limit=10 in the stage")
+    assert err.startswith("specialk-gpu: error: the fit came to --time-limit 10 in the stage")
 
 
 # -- threads --------------------------------------------------------------------------------------
