@@ -97,6 +97,15 @@ class Fitted:
             If there is no clustering into k clusters.
         NotFittedError
             Before `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> [int((model.labels_at(2) == c).sum()) for c in range(2)]
+        [400, 200]
         """
         check_is_fitted(self, "labels_")
         if self._tree is not None:

@@ -30,7 +30,39 @@ class FittedModel(Fitted):
 
     get_params: Callable[..., dict[str, Any]]  # inherited from BaseEstimator
     set_params: Callable[..., Self]
+    fit: Callable[..., Self]
     _validate_params: Callable[[], None]
+
+    def fit_predict(self, X: Matrix, y: object = None) -> Array:  # noqa: ARG002
+        """Find the clusters in X, and return the labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d), or of shape (m, m) with affinity="precomputed"
+            As in `fit`.
+        y : object
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        int32 array of shape (m,)
+            The attribute `labels_`.
+
+        Raises
+        ------
+        ValueError, TypeError, MemoryError, ConvergenceError, RuntimeError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> labels = SpecialK(backend="numpy", random_state=0).fit_predict(X)
+        >>> int(labels.max()) + 1
+        3
+        """
+        return self.fit(X).labels_
 
     def predict(self, X: Matrix) -> Array:
         """Label new rows by a vote of the fitted rows.
@@ -54,6 +86,17 @@ class FittedModel(Fitted):
             As in `fit`, or if the columns are not those of the fit.
         NotFittedError
             If `fit` has not been called.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> bool((model.predict(X) == model.labels_).all())
+        True
+        >>> model.predict([(9, 1), (1, 8)]).shape
+        (2,)
         """
         shares, out = self._shares(X)
         return out(shares.argmax(axis=1).astype(np.int32))
@@ -72,13 +115,22 @@ class FittedModel(Fitted):
 
         Returns
         -------
-        float64 array of shape (q, n_clusters_)
+        float64 array of shape (q, k)
             Each row sums to 1. The search costs 2 q m d operations.
 
         Raises
         ------
         ValueError, TypeError, NotFittedError
             See `predict`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> model.predict_proba([(9, 1), (4.5, 0)]).sum(axis=1)
+        array([1., 1.])
         """
         shares, out = self._shares(X)
         return out(shares)
@@ -107,8 +159,7 @@ class FittedModel(Fitted):
         Parameters
         ----------
         path : str or path
-            A .npz file. It is as large as the fitted arrays and X together. Its content is listed
-            in `specialk_gpu._storage`.
+            A .npz file. It is as large as the fitted arrays and X together.
 
         Raises
         ------
@@ -121,6 +172,20 @@ class FittedModel(Fitted):
             was added or changed, so that `load` would refuse the file.
         OSError
             If the file cannot be written. An existing file is then left unchanged.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder, "model.npz"))
+        ...     again = SpecialK.load(Path(folder, "model.npz"))
+        >>> again.n_clusters_
+        3
         """
         check_is_fitted(self)
         fitted = {
@@ -152,6 +217,20 @@ class FittedModel(Fitted):
             The arrays of the file are checked before they are read, and never larger than the file.
         OSError
             If the file cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder, "model.npz"))
+        ...     again = SpecialK.load(Path(folder, "model.npz"))
+        >>> bool((again.predict(X) == model.labels_).all())
+        True
         """
         parameters, fitted = load(path, cls.__name__, cls._check_parameters)
         model = cls(**parameters)
@@ -205,6 +284,20 @@ class FittedModel(Fitted):
             If the rows of X are not images of that shape.
         OSError
             If the file cannot be written.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = Path(folder, "report.html")
+        ...     model.report(page, source="three blobs")
+        ...     "three blobs" in page.read_text(encoding="utf-8")
+        True
         """
         from specialk_gpu.inspection.report import report
 

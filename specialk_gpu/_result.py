@@ -130,6 +130,15 @@ class SelectionPath(tuple[Candidate, ...]):
         DataFrame
             `log_p` decides; `log10_p` is the same number to base 10. Columns that the rule does not
             use are left out. ``frame.attrs["criterion"]`` is the rule.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> model.path_.to_frame()["k"].tolist()[:4]
+        [1, 2, 3, 4]
         """
         import pandas as pd
 
