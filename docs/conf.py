@@ -2,16 +2,19 @@
 
     sphinx-build -W --keep-going -b html docs docs/_build/html
 
-needs the extra `docs` and no network. The notebooks run while it builds: docs/tutorials and the gallery.
+needs the extra `docs` and no network. The notebooks, docs/tutorials and the gallery, run meanwhile.
 """
 
+import os
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from specialk_gpu import __version__
+
+os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("matplotlibrc"))  # for the notebooks
 
 project = "specialk_gpu"
 author = "the specialk_gpu developers"
@@ -26,7 +29,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "figures"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore = [
@@ -56,6 +59,7 @@ numpydoc_validation_exclude = {
 
 nb_execution_mode = "cache"  # a notebook runs again when its code has changed
 nb_execution_raise_on_error = True
+nb_execution_in_temp = True
 nb_execution_timeout = 120
 nb_merge_streams = True
 
