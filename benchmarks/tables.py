@@ -446,11 +446,10 @@ def readme(text: str) -> str:
     rows = [row for row in found_in("mnist") if row["set"] == "MNIST" and "sample" not in row]
     seconds, cores = [row["seconds"] for row in rows], stamps(path)[-1]["cores"]
     peak = max(row["peak_bytes"] for row in rows) / 1e9
-    found = ", ".join(
-        f"k = {k} in {n} fits" for k, n in sorted(Counter(row["k"] for row in rows).items())
-    )
+    ks = Counter(row["k"] for row in rows)
+    found = " and ".join(f"{n} find k = {k}" for k, n in sorted(ks.items()))
     figures = f"""
-MNIST's {rows[0]["m"]:,} images: {found} of {len(rows)}, each in {min(seconds):.0f} to
+Of {len(rows)} fits of MNIST's {rows[0]["m"]:,} images {found}. One takes {min(seconds):.0f} to
 {max(seconds):.0f} s and {peak:.1f} GB on {cores} CPU cores ([results](docs/results.md)).
 """
     return f"{before}{BEGIN}{figures}{END}{after}"
