@@ -29,7 +29,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "figures"]
+exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 nitpicky = True
 nitpick_ignore = [
@@ -61,7 +61,8 @@ nb_execution_mode = "cache"  # a notebook runs again when its code has changed
 nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_execution_timeout = 120
-nb_merge_streams = True
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
 
 html_theme = "furo"
 html_math_renderer = "mathml"

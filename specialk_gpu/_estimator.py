@@ -296,14 +296,6 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             If the eigenpairs could not be verified.
         RuntimeError
             If backend="cuda" but CUDA cannot run.
-
-        Examples
-        --------
-        >>> from specialk_gpu import SpecialK
-        >>> from specialk_gpu.datasets import make_shape
-        >>> X, _ = make_shape("random", random_state=1)  # uniform noise on a square
-        >>> SpecialK(backend="numpy", random_state=0).fit(X).n_clusters_
-        1
         """
         self._validate_params()
         check_limits(checked_parameters(self))
