@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from specialk_gpu._deadline import limited
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
     check_counts,
@@ -25,7 +26,7 @@ from specialk_gpu._stages import (
     fit_by_zz_top,
     graphs_to_cut,
     neighbour_graph,
-    refuse_eigenpairs,
+    refuse_early,
     warn_of_graph,
     warn_of_hubs,
     warn_of_scales,
@@ -114,6 +115,10 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     backend : {"auto", "numpy", "cuda"}, default="auto"
         Where to compute. "auto" uses CUDA if a device is available, otherwise NumPy. `backend_`
         says which one was used.
+    time_limit : float, default=None
+        If given, `fit` ends soon after this many seconds with the clusters that it has tested by
+        then. A `TimeLimitWarning` and the path say so. If none were tested, it raises a
+        TimeoutError. Below the limit, it changes nothing.
     random_state : int, RandomState or None, default=None
         Seed for the start vectors and starting centres, which are drawn on the host.
     verbose : int, default=0
@@ -206,6 +211,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         "eigen_solver": [StrOptions(set(SOLVERS))],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "backend": [StrOptions(set(BACKENDS))],
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -234,6 +240,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         eigen_solver: str = "auto",
         tol: float = 1e-8,
         backend: str = "auto",
+        time_limit: float | None = None,
         random_state: Seed = None,
         verbose: int = 0,
     ) -> None:
@@ -258,6 +265,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.eigen_solver = eigen_solver
         self.tol = tol
         self.backend = backend
+        self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
 
@@ -291,17 +299,21 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         ValueError, TypeError
             If a parameter or X is not valid; the message names it.
         MemoryError
-            If W_R does not fit into memory.
+            If the eigenvectors or W_R do not fit into memory.
+        TimeoutError
+            If `time_limit` passed before any number of clusters was tested.
         ConvergenceError
             If the eigenpairs could not be verified.
         RuntimeError
             If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
-        check_limits(checked_parameters(self))
+        parameters = checked_parameters(self)
+        check_limits(parameters)
         before = dict(vars(self))
         try:
-            with show_progress() if self.verbose else nullcontext():
+            shown = show_progress() if self.verbose else nullcontext()
+            with shown, limited(parameters.time_limit):
                 return self._fit(X)
         except BaseException:  # any failure or interruption leaves the estimator as it was
             self.__dict__.clear()
@@ -337,7 +349,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
                 check_counts(
                     parameters, len(rows), "distinct rows" if group is not None else "rows"
                 )
-                refuse_eigenpairs(parameters, bk, len(rows))
+                refuse_early(parameters, bk, len(rows))
                 W, radius = neighbour_graph(parameters, bk, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")

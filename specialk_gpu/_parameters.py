@@ -38,6 +38,7 @@ class Parameters(Protocol):
     n_init: int
     eigen_solver: str
     tol: float
+    time_limit: float | None
 
 
 def checked_parameters(model: BaseEstimator) -> Any:
@@ -52,7 +53,10 @@ def checked_parameters(model: BaseEstimator) -> Any:
     for name, value in given.items():
         if name in ("full_path", "normalize", "verbose", "random_state"):
             continue
-        if name in ("alpha", "coverage", "drop_correlated", "tol") and value is not None:
+        if (
+            name in ("alpha", "coverage", "drop_correlated", "tol", "time_limit")
+            and value is not None
+        ):
             given[name] = as_positive(name, value)
         elif isinstance(value, Integral):
             given[name] = as_integer(name, value, 1)

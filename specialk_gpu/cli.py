@@ -1,9 +1,9 @@
 """The command line ``specialk-gpu``: cluster a file, run a demo, describe the machine.
 
 Results go to stdout. Errors and warnings go to stderr, one line each; progress goes to stderr if
-that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong
-usage or bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported only if they
-are needed. The command `bench` is in the repository (`benchmarks.suite.command`), not in the wheel.
+that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure, out of memory or of time),
+2 wrong usage or bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported only
+if needed. The command `bench` is in the repository (`benchmarks.suite.command`), not in the wheel.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 done, 1 numerical failure or out of memory, 2 wrong usage or bad input,
-        130 interrupted.
+        The exit code: 0 done, 1 numerical failure, out of memory or of time, 2 wrong usage or bad
+        input, 130 interrupted.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         return _fail("interrupted", 130)
     except MemoryError as error:
         return _fail(f"out of memory: {error}".removesuffix(": "), 1)
-    except (RuntimeError, ArithmeticError) as error:
+    except (RuntimeError, ArithmeticError, TimeoutError) as error:
         return _fail(str(error), 1)
     except OSError as error:
         place = printable(error.filename) if error.filename else ""

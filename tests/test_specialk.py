@@ -552,13 +552,18 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
     assert not hasattr(model, "labels_")
 
 
-def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_taken(monkeypatch):
-    module = importlib.import_module("specialk_gpu.spectrum.chebyshev")
+@pytest.mark.parametrize("solver", ["auto", "chebyshev", "lanczos"])
+@pytest.mark.parametrize("n", ["auto", 70])
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_computed(
+    monkeypatch, criterion, n, solver
+):
+    module = importlib.import_module("specialk_gpu._stages")
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
-    monkeypatch.setattr(module, "random_block", lambda *_: pytest.fail("was called"))
+    monkeypatch.setattr(module, "knn_graph_of", lambda *_: pytest.fail("was called"))
     X = np.random.default_rng(0).normal(size=(1200, 3))
-    with pytest.raises(MemoryError, match=r"100 eigenvectors of 1200 rows .*n_components"):
-        SpecialK(backend="numpy", n_components=100, eigen_solver="chebyshev").fit(X)
+    with pytest.raises(MemoryError, match=r"[0-9]+ eigenvectors of 1200 rows .*n_components"):
+        SpecialK(backend="numpy", criterion=criterion, n_components=n, eigen_solver=solver).fit(X)
 
 
 # What moves between host and device ---------------------------------------------------------------

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+from specialk_gpu._deadline import OutOfTime
 from specialk_gpu._result import (
     NO_POWER,
     CalibrationWarning,
     Candidate,
     LimitWarning,
     PowerWarning,
+    TimeLimitWarning,
 )
 from specialk_gpu._warn import warn
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -22,6 +24,7 @@ __all__ = [
     "warn_of_many_clusters",
     "warn_of_the_limit",
     "warn_of_the_test",
+    "warn_of_the_time",
 ]
 
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # the smallest graphs that the test was calibrated on
@@ -128,6 +131,11 @@ def warn_of_the_limit(limit: int, cause: str) -> None:
     warn(
         f"the search ended at max_clusters={limit}, and {cause}. Raise max_clusters.", LimitWarning
     )
+
+
+def warn_of_the_time(end: OutOfTime, known: str) -> None:
+    """Warn that the time limit ended the search, and say what is `known`."""
+    warn(f"{end}. {known} Raise time_limit, or cluster a sample of the rows.", TimeLimitWarning)
 
 
 def warn_of_many_clusters(k: int, n_rows: int) -> None:
