@@ -56,11 +56,11 @@ def picture() -> Any:
     """Draw all panels in a row."""
     import matplotlib.pyplot as plt
 
-    fig, axes = plt.subplots(1, len(PANELS), figsize=(10, 2.5), layout="constrained")
+    fig, axes = plt.subplots(1, len(PANELS), figsize=(10, 2.9), layout="constrained")
     for ax, title in zip(axes, PANELS, strict=True):
         X, model = found(title)
         ax.scatter(*X.T, s=3, lw=0, c=[COLOURS[c % len(COLOURS)] for c in model.labels_])
-        ax.set_title(f"{title}: k = {model.n_clusters_}", color=GREY, fontsize=16)
+        ax.set_title(f"{title}\nk = {model.n_clusters_}", color=GREY, fontsize=18)
         ax.set_axis_off()
         ax.margins(0.02)
     return fig

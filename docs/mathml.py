@@ -5,6 +5,7 @@ Sphinx calls `setup`; the converter is that of docutils.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from docutils.nodes import SkipNode
@@ -15,15 +16,21 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 
+def mathml(tex: str, *, as_block: bool = False) -> str:
+    """Convert a formula. Bars are those of absolute values: no room beside them."""
+    formula = tex2mathml(tex, as_block=as_block)
+    return re.sub(r"<mo([^>]*)>\|</mo>", r'<mo\1 lspace="0" rspace="0">|</mo>', formula)
+
+
 def visit_math(writer: Any, node: Element) -> None:
     """Write a formula within a line."""
-    writer.body.append(tex2mathml(node.astext()))
+    writer.body.append(mathml(node.astext()))
     raise SkipNode
 
 
 def visit_displaymath(writer: Any, node: Element) -> None:
     """Write a formula on a line of its own, which scrolls if the window is narrower."""
-    formula = tex2mathml(node.astext(), as_block=True)
+    formula = mathml(node.astext(), as_block=True)
     writer.body.append(writer.starttag(node, "div", CLASS="math") + formula + "</div>")
     raise SkipNode
 
