@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 def mathml(tex: str, *, as_block: bool = False) -> str:
     """Convert a formula. Bars are those of absolute values: no room beside them."""
+    if re.search(r"frac\s*\d", tex):  # the converter reads the digits of \frac12 as one number
+        msg = f"write fractions with braces, as in \\frac{{1}}{{2}}, got {tex!r}"
+        raise ValueError(msg)
     formula = tex2mathml(tex, as_block=as_block)
     return re.sub(r"<mo([^>]*)>\|</mo>", r'<mo\1 lspace="0" rspace="0">|</mo>', formula)
 
