@@ -358,6 +358,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             found = fit_by_cut(parameters, bk, graphs_to_cut(parameters, rows, W), W, rng, clock)
         else:
             found = fit_by_zz_top(parameters, bk, W, rng, clock)
+        self.__dict__.pop("preparation_", None)  # of an earlier fit, by the command line
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         self._settings = {
             name: value for name, value in vars(parameters).items() if name not in NOT_OF_THE_FIT

@@ -17,6 +17,7 @@ from specialk_gpu._version import __version__
 from specialk_gpu.backend import get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import in_metric
+from specialk_gpu.tables.preparation import Preparation, Prepared
 
 __all__ = ["FittedModel"]
 
@@ -72,13 +73,17 @@ class FittedModel(Fitted):
         Parameters
         ----------
         X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
-            New rows; with affinity="precomputed" their similarities to the m fitted rows.
+            New rows; with affinity="precomputed" their similarities to the m fitted rows. For a
+            model with ``preparation_``, which ``specialk-gpu fit`` saves, rows as they are in the
+            file: they are scaled, filled and so on as the fitted ones were. Columns of a data
+            frame are found by name, others by their order.
 
         Returns
         -------
         int32 array of shape (q,)
             The label with the largest share in `predict_proba`; in a tie the smaller label. A
-            fitted row gets its label in `labels_`, unless equal rows had different labels.
+            fitted row gets its label in `labels_`, unless equal rows had different labels. Rows
+            that ``preparation_`` drops for their blanks get -1.
 
         Raises
         ------
@@ -99,7 +104,9 @@ class FittedModel(Fitted):
         (2,)
         """
         shares, out = self._shares(X)
-        return out(shares.argmax(axis=1).astype(np.int32))
+        labels = shares.argmax(axis=1).astype(np.int32)
+        labels[shares[:, 0] != shares[:, 0]] = -1  # NaN
+        return out(labels)
 
     def predict_proba(self, X: Matrix) -> Array:
         """Return, for new rows, the share of the votes that each cluster gets.
@@ -116,7 +123,8 @@ class FittedModel(Fitted):
         Returns
         -------
         float64 array of shape (q, k)
-            Each row sums to 1. The search costs 2 q m d operations.
+            Each row sums to 1; rows that ``preparation_`` drops for their blanks are NaN. The
+            search costs 2 q m d operations.
 
         Raises
         ------
@@ -141,7 +149,11 @@ class FittedModel(Fitted):
         bk = get_backend(self.backend, X)
         precomputed = self._fit_X is None
         with bk.device_of(X):
-            rows = to_backend(bk, validate_input(self, bk, X, precomputed=precomputed, fitted=True))
+            checker, given = self._prepared(X)
+            given_X = X if given is None else given.X
+            rows = to_backend(
+                bk, validate_input(checker, bk, given_X, precomputed=precomputed, fitted=True)
+            )
             votes, k = self._brought(bk, "_fit_labels"), self.n_clusters_
             if precomputed:
                 D = self._brought(bk, "embedding_")
@@ -151,7 +163,23 @@ class FittedModel(Fitted):
                 rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
                 n_voters = min(self._settings["n_neighbors"], voters.shape[0])
                 shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
+            if given is not None and given.kept is not None:
+                kept, shares = shares, bk.xp.full((given.n_rows, k), np.nan)
+                shares[bk.asarray(given.kept)] = kept
         return shares, output_converter(X)
+
+    def _prepared(self, X: Matrix) -> tuple[Any, Prepared | None]:
+        """Return the rows after `preparation_`, and an estimator without names to check them by.
+
+        For a model without a preparation, these are the model itself and None.
+        """
+        content = vars(self).get("preparation_")
+        preparation = Preparation() if content is None else Preparation.from_json(content)
+        if not preparation.changes:
+            return self, None
+        checker = type(self)()
+        checker.n_features_in_ = self.n_features_in_
+        return checker, preparation.of_rows(on_host(X))
 
     def save(self, path: str | Path) -> None:
         """Save the fitted model to a file, without pickle.

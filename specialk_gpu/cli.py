@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from specialk_gpu import SpecialK
-    from specialk_gpu.io.choice import Choice
-    from specialk_gpu.io.preparation import Prepared
+    from specialk_gpu.tables.choice import Choice
+    from specialk_gpu.tables.preparation import Prepared
 
 __all__ = ["main"]
 
@@ -238,7 +238,7 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
 
 def _choice(options: argparse.Namespace) -> Choice:
     """Return what the options say about the columns."""
-    from specialk_gpu.io.choice import Choice
+    from specialk_gpu.tables.choice import Choice
 
     if options.id_column is not None and options.output and options.output.suffix.lower() != ".csv":
         msg = f"--id-column writes ids into a .csv file, got --output {options.output}"
@@ -260,11 +260,11 @@ def _write_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: str |
 
 def _read_new(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, str | None]:
     """Return rows of a file, prepared as the fitted ones were, and the name of the ids."""
-    from specialk_gpu.io.preparation import Preparation
     from specialk_gpu.io.rows import read_new_rows
+    from specialk_gpu.tables.preparation import Preparation
 
     names = model.__dict__.pop("feature_names_in_", None)  # compared by the preparation
-    kept = model.__dict__.get("preparation_")
+    kept = model.__dict__.pop("preparation_", None)
     preparation = None
     if kept is not None:
         preparation = Preparation.from_json(kept)

@@ -25,8 +25,8 @@ PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The floors of the house: a room imports from rooms on the floors below it, and from itself.
 FLOORS = [
     {"_deadline"},
-    {"_checks", "_printable", "_progress", "_version", "_warn", "_writing"},
-    {"backend", "_parameters"},
+    {"_checks", "_matrix", "_printable", "_progress", "_version", "_warn", "_writing"},
+    {"backend", "_parameters", "tables"},
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_schema"},
     {"_storage"},

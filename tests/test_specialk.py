@@ -366,12 +366,12 @@ def test_text_and_dates_are_refused_even_where_they_look_like_numbers(X):
         (BLOBS.astype(complex), ValueError, "Complex data not supported"),
         (sparse.csr_matrix(BLOBS), TypeError, r"sparse X of shape \(180, 3\).*Sparse data was"),
         (sparse.csr_array((60_000, 50_000)), TypeError, r"sparse X of shape \(60000, 50000\)"),
-        (BLOBS[:, 0], ValueError, "Expected 2D array, got 1D array"),
-        (BLOBS[None], ValueError, "Found array with dim 3"),
+        (BLOBS[:, 0], ValueError, r"rows and columns, got shape \(180,\)"),
+        (BLOBS[None], ValueError, r"rows and columns, got shape \(1, 180, 3\)"),
         (BLOBS[:1], ValueError, "minimum of 2 is required"),
         (BLOBS[:, :0], ValueError, "minimum of 1 is required"),
-        ([[1, 2], [3]], ValueError, "inhomogeneous"),
-        (None, ValueError, "Expected 2D array"),
+        ([[1, 2], [3]], ValueError, "rows of one length, got 2 values in place 0"),
+        (None, TypeError, "X must be an array or a data frame"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_refused(X, error, message):

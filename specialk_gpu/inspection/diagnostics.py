@@ -149,7 +149,8 @@ def verdict(model: Fitted) -> tuple[str, str]:
         return "given", "min_clusters does not allow fewer clusters; this number was not tested."
     if model.path_.criterion == "zz_top" and given.stopping == "watershed":
         words = f"Certainty (1 minus the ZZ Top Bound) drops most after k = {k}."
-        sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
+        sure = own is not None and own.log_p <= math.log(given.alpha)
+        sure = sure and beyond is not None and beyond.log_p > -0.1
         return ("clear" if sure else "close"), words
     words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]

@@ -92,6 +92,19 @@ def reason_by_bound(
     return "rejected: the bound of this pair is above alpha; the two may be one cluster"
 
 
+def reason_of_sweep(step: Candidate, chosen: int, stopping: str) -> str:
+    """Return the reason of a row of the paper's sweep, once k is chosen."""
+    tested = step.reason.startswith(("accepted: every", "rejected:"))
+    if not tested or (step.reason == NO_POWER and step.k > chosen):
+        return step.reason
+    if stopping == "watershed":
+        verdict = "accepted" if step.k <= chosen else "rejected"
+        return f"{verdict}: certainty (1 minus the bound) drops most after k = {chosen}"
+    if step.k > chosen and step.reason.startswith("accepted"):
+        return "rejected: a smaller k was rejected, though every pair's bound is at most alpha"
+    return step.reason
+
+
 def warn_of_the_test(graphs: CutGraphs, alpha: float, *, powerless: bool) -> None:
     """Warn that no split can be accepted, and what would help; or that p may be wrong."""
     S = graphs.near.S

@@ -21,6 +21,7 @@ from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.selection.messages import (
     reason_by_bound,
+    reason_of_sweep,
     warn_of_few_columns,
     warn_of_many_clusters,
     warn_of_the_limit,
@@ -370,6 +371,9 @@ def _conclude_sweep(
     log_p = [-math.inf]  # the first is accepted without a test
     log_p += [step.log_p for step in steps[1:]]
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, stopping=stopping)
+    for i, step in enumerate(steps):
+        reason = reason_of_sweep(step, chosen, stopping)
+        steps[i] = step._replace(accepted=step.k <= chosen, reason=reason)
     step = next(step for step in steps if step.k == chosen)
     limit_reached = n_clusters is None and chosen == max_clusters and len(steps) > 1
     if limit_reached:
