@@ -313,7 +313,7 @@ def setting(place, value):
         ("_tree.first", setting(0, 200), "_tree.first must be below m = 200, got 200"),
         ("feature_names_in_", lambda _: np.array(["a", "b"]), "but d = 3 elsewhere"),
         ("feature_names_in_", setting(1, "\x1b"), "feature_names_in_ must have no control chara"),
-        ("_distinct", lambda _: np.arange(200), "it has _distinct"),
+        ("_distinct", lambda _: np.arange(200), "_distinct must be an array or null, not both"),
         ("predict", lambda _: np.arange(200), "it holds 'predict', which no model has"),
         ("path_.note", lambda _: np.arange(4), "it holds 'path_.note', which no model has"),
         ("residuals_", None, "it does not hold residuals_"),
