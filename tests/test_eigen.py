@@ -337,6 +337,24 @@ def test_a_whole_eigenspace_of_both_signs_is_seen_to_be_missing(bk):
     assert message.startswith("An eigenvalue of magnitude 7 is missing")
 
 
+def test_a_component_that_no_start_reaches_is_reported_missing(bk, monkeypatch):
+    W = sparse.block_diag([path(300)[0], 2 * cycle(60)[0]], "csr")
+    random_block, made = chebyshev.random_block, []
+
+    def blind(*given):
+        made.append(random_block(*given))
+        if len(made) <= 2:  # the estimate's and the iteration's, not those of the search at the end
+            made[-1][300:] = 0
+        return made[-1]
+
+    monkeypatch.setattr(chebyshev, "random_block", blind)
+    found = chebyshev.chebyshev(bk, csr(bk, W), 5, 1e-8, 100, np.random.RandomState(0))
+    expected = largest(path(300)[1], 5)
+    np.testing.assert_allclose(np.abs(bk.to_numpy(found[0])), expected, rtol=1e-10)
+    top = 2 * np.abs(cycle(60)[1]).max()
+    assert found[2].startswith(f"An eigenvalue of magnitude {top:.8g} is missing")
+
+
 def test_a_matrix_that_is_not_finite_raises_or_is_flagged(bk):
     W, _ = path(700)
     W.data[100] = np.nan
