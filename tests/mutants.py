@@ -1,11 +1,12 @@
 """Put small errors into the core, one at a time, and count those that the tests notice.
 
-Run as `python tests/mutants.py FOLDER --seed 1 --mutants 300`. A sample of all mutants (`mutations.py`)
-is drawn by the seed, and each is run against the tests that reach its line, the quickest first, until
-one fails. Everything happens in temporary copies. FOLDER holds which tests reach which line, measured
-again for a file of tests when it changes, and a line for each mutant: a run that was stopped goes on
-where it was, and `--again` repeats the mutants that lived. Mutants that no test can notice are listed,
-each with its reason, in `equivalent_mutants.toml`; they are not counted.
+Run as `python tests/mutants.py FOLDER --seed 1 --mutants 300`. A sample of all mutants, which
+`mutations.py` makes, is drawn by the seed. Each is run against the tests that reach its line, the
+quickest first, until one fails. Everything happens in temporary copies. FOLDER holds which tests
+reach which line, measured again for a file of tests when it changes, and a line for each mutant: a
+run that was stopped goes on where it was, and `--again` repeats the mutants that lived. Mutants
+that no test can notice are listed, each with its reason, in `equivalent_mutants.toml`; they are
+not counted.
 """
 
 import argparse
@@ -35,11 +36,10 @@ import numpy as np  # noqa: F401
 import pandas as pd  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 import pytest
-import scipy.sparse.linalg
-import scipy.stats
+import scipy.sparse.linalg  # noqa: F401
 import sklearn.cluster  # noqa: F401
 from coverage import CoverageData
-from mutations import mutants_of, swap
+from mutations import Mutant, mutants_of, swap
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "specialk_gpu"
@@ -134,7 +134,7 @@ def start(folder, function):
             os.dup2(log.fileno(), 2)
         resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
         code = int(function())
-    except BaseException:
+    except BaseException:  # noqa: BLE001
         (folder / "log").write_text(traceback.format_exc())
     finally:
         os._exit(code)
@@ -342,16 +342,16 @@ def pool_of(processes, *arguments):
 
 
 def summarise(entries):
+    """Print how many mutants of each room were killed; return the share of all."""
     for room in [*ROOMS, "all"]:
-        of_room = [entry["outcome"] for entry in entries if room in (entry["room"], "all")]
-        if of_room:
-            count = collections.Counter(of_room)
-            dead = count["killed"] + count["timeout"]
+        count = collections.Counter(e["outcome"] for e in entries if room in (e["room"], "all"))
+        if count:
+            share = 1 - count["survived"] / count.total()
             print(
-                f"{room:12} {len(of_room):5} mutants {count['killed']:5} killed"
-                f" {count['timeout']:4} out of time {count['survived']:4} survived"
-                f" {dead / len(of_room):7.1%}"
+                f"{room:12} {count.total():5} mutants {count['killed']:5} killed"
+                f" {count['timeout']:4} out of time {count['survived']:4} survived {share:7.1%}"
             )
+    return share
 
 
 def main():
@@ -366,6 +366,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="repeat the mutants that lived")
     parser.add_argument("--tests", nargs="+", choices=modules, default=sorted(default))
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for each mutant")
+    parser.add_argument("--least", type=float, default=0.0, help="fail below this share of killed")
     options = parser.parse_args()
     home = options.folder.resolve()
     (home / "map").mkdir(parents=True, exist_ok=True)
@@ -394,7 +395,14 @@ def main():
                 if entry["outcome"] == "survived":
                     place = f"{mutant.path}:{mutant.line}"
                     print(f"{place}: {mutant.before} -> {mutant.after}", flush=True)
-    summarise([done[key(vars(mutant))] for mutant in drawn])
+            noticed = {entry["test"] for entry in done.values()} & seconds.keys()
+            noticed = {test: seconds[test] for test in noticed if test.split("::")[0] in files}
+            none = Mutant(population[0].path, 1, 1, 0, 0, "", "none", "", "")
+            _, outcome, test, _ = pool.apply(try_mutant, ((none, noticed),))
+            if outcome != "survived":
+                print(f"{test} fails without a mutant: what it noticed is not known", flush=True)
+    if summarise([done[key(vars(mutant))] for mutant in drawn]) < options.least:
+        sys.exit(f"fewer than {options.least:.0%} were noticed")
 
 
 if __name__ == "__main__":

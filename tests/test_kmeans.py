@@ -203,6 +203,16 @@ def test_a_batch_warns_of_nothing_and_numbers_the_clusters_it_found(bk):
         assert np.unique(labels).tolist() == list(range(one.centers.shape[0]))
 
 
+def test_an_inertia_that_is_only_met_is_not_beaten(bk):
+    points = module.kmeans_points(bk, bk.asarray(NOISE - NOISE.mean(axis=0)))
+    for seed in range(20):  # in some of them, the inertia of the last iteration is rounded down
+        init = bk.asarray(starts(6, 1, seed, NOISE - NOISE.mean(axis=0)))
+        met = rounds.lloyd(points, init.copy(), np.array([6]), 300)[0].inertia
+        for goal, n_found in ((met, 0), (met * (1 + 1e-9), 1)):
+            given = init.copy(), np.array([6]), 300, goal.copy(), np.inf
+            assert rounds.lloyd(points, *given)[0].sizes.size == n_found
+
+
 def test_results_repeat_bit_by_bit(bk):
     first, again = (kmeans_batch(bk.asarray(NOISE), [2, 5, 7], seeds=range(3)) for _ in range(2))
     for one, other in zip(first, again, strict=True):
