@@ -203,6 +203,18 @@ def test_a_batch_warns_of_nothing_and_numbers_the_clusters_it_found(bk):
         assert np.unique(labels).tolist() == list(range(one.centers.shape[0]))
 
 
+def test_what_is_left_of_clusters_is_numbered_anew_if_one_clustering_alone_has_gaps(bk):
+    labels, used = np.array([[0, 1, 1], [0, 2, 2]], np.int32), np.array([[1, 1, 0], [1, 0, 1]]) > 0
+    others = np.ones(2), np.ones(2, int), np.ones(2, bool)
+    centers = bk.asarray([[[1.0], [2.0], [0.0]], [[1.0], [0.0], [2.0]]])
+    given = rounds.Found(np.array([2, 3]), bk.asarray(labels), centers, used, *others)
+    points = module.kmeans_points(bk, bk.asarray([[1.0], [2.0], [2.0]]))
+    for one in module._results(points, given, [[1.0], [1.0]], bk.asarray([5.0]), 2.0):
+        np.testing.assert_array_equal(bk.to_numpy(one.labels), [0, 1, 1])
+        np.testing.assert_array_equal(bk.to_numpy(one.centers), [[7], [9]])
+        assert (one.inertia, one.inertias) == (4, [4])
+
+
 def test_an_inertia_that_is_only_met_is_not_beaten(bk):
     points = module.kmeans_points(bk, bk.asarray(NOISE - NOISE.mean(axis=0)))
     for seed in range(20):  # in some of them, the inertia of the last iteration is rounded down
