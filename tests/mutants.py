@@ -307,7 +307,11 @@ def all_mutants(rooms):
     names = collections.defaultdict(set)
     for entry in known.get("constants", []):
         names[entry["path"]] |= set(entry["names"])
-    equivalent = {(entry["path"], entry["after"]) for entry in known.get("mutant", [])}
+    equivalent = {
+        (entry["path"], entry[side])
+        for kind, side in (("line", "before"), ("mutant", "after"))
+        for entry in known.get(kind, [])
+    }
     seen, found = set(), {}
     for room, patterns in ROOMS.items():
         paths = {p for pattern in patterns for p in (ROOT / PACKAGE).glob(pattern)} - seen
@@ -317,7 +321,7 @@ def all_mutants(rooms):
             for path in sorted(paths)
             for name in [str(path.relative_to(ROOT))]
             for mutant in mutants_of(name, path.read_bytes(), names[name])
-            if (name, mutant.after) not in equivalent
+            if not {(name, mutant.before), (name, mutant.after)} & equivalent
         ]
     return {room: found[room] for room in rooms}
 

@@ -227,6 +227,15 @@ def test_equal_components_come_in_the_order_of_their_rows(bk):
     assert max(first[10:]) < 5  # of the first component
 
 
+def test_of_equal_magnitudes_the_positive_come_first_whatever_their_component(bk):
+    W, _ = union(cycle(8), cycle(8))
+    found = eigenpairs(csr(bk, W), 12, random_state=0)
+    expected = [2] * 2 + [-2] * 2 + [2**0.5] * 4 + [-(2**0.5)] * 4
+    np.testing.assert_allclose(bk.to_numpy(found.values), expected, rtol=1e-12)
+    first = [int(np.flatnonzero(abs(v) > 1e-12)[0]) for v in bk.to_numpy(found.vectors).T]
+    assert [row // 8 for row in first] == [0, 1] * 2 + [0, 0, 1, 1] * 2
+
+
 @pytest.mark.parametrize("kind", ["path", "falling path", "star", "no edges"])
 def test_components_of_long_graphs(bk, kind):
     m = 100_000 if bk.name == "cuda" or kind == "path" else 1000
