@@ -412,6 +412,14 @@ def test_same_seed_same_answer_and_random_state_is_used(bk):
     assert run(bk, NOISE, 5, n_init=2, random_state=rng).inertias != first.inertias
 
 
+def test_integers_far_from_zero_stay_exact(bk):
+    for far in (0, 3 * 2.0**20 + 1, 2.0**45 + 7):
+        found = run(bk, SQUARE + [far, -far], 2, random_state=0)
+        assert found.inertia == 4
+        np.testing.assert_array_equal(np.sort(found.centers[:, 0]) - far, [0, 10])
+        np.testing.assert_array_equal(found.centers[:, 1] + far, [1, 1])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])
 def test_dtype_does_not_matter(bk, dtype):
     X = np.random.default_rng(0).integers(0, 200, size=(80, 3))
