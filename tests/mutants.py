@@ -316,12 +316,16 @@ def all_mutants(rooms):
     for room, patterns in ROOMS.items():
         paths = {p for pattern in patterns for p in (ROOT / PACKAGE).glob(pattern)} - seen
         seen |= paths
+        found[room] = []
+        for path in sorted(paths):
+            name = str(path.relative_to(ROOT))
+            found[room] += mutants_of(name, path.read_bytes(), names[name])
+    there = {(m.path, text) for ms in found.values() for m in ms for text in (m.before, m.after)}
+    if gone := equivalent - there:
+        sys.exit(f"{EQUIVALENT} lists what is no mutant: {gone}")
+    for room, mutants in found.items():
         found[room] = [
-            mutant
-            for path in sorted(paths)
-            for name in [str(path.relative_to(ROOT))]
-            for mutant in mutants_of(name, path.read_bytes(), names[name])
-            if not {(name, mutant.before), (name, mutant.after)} & equivalent
+            m for m in mutants if not {(m.path, m.before), (m.path, m.after)} & equivalent
         ]
     return {room: found[room] for room in rooms}
 

@@ -204,6 +204,14 @@ def codes_of(code):
             yield from codes_of(constant)
 
 
+def grouped(codes):
+    """Return code objects by what they are called and where they begin."""
+    groups = collections.defaultdict(list)
+    for code in codes:
+        groups[code.co_qualname, code.co_firstlineno].append(code)
+    return groups
+
+
 def own_content(code):
     constants = [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
     return code.co_code, constants, code.co_names
@@ -223,22 +231,26 @@ def swap(mutant, source):
     if name not in sys.modules:
         return True
     file = sys.modules[name].__file__
-    versions = []
-    for text in (source, mutant.apply(source)):
-        codes = collections.defaultdict(list)
-        for code in codes_of(compile(text, file, "exec")):
-            codes[code.co_qualname, code.co_firstlineno].append(code)
-        versions.append(codes)
-    before, after = versions
-    if any(len(after[key]) != len(codes) or len(codes) > 1 for key, codes in before.items()):
-        return False
-    for key, (code,) in before.items():
-        if own_content(code) != own_content(after[key][0]) and runs_on_import(code):
+    before, after = (
+        grouped(codes_of(compile(text, file, "exec"))) for text in (source, mutant.apply(source))
+    )
+    changes = {}  # from the code that is there to that of the mutant
+    for key, codes in before.items():
+        if len(after[key]) != len(codes):
             return False
-    for found in gc.get_objects():
-        if isinstance(found, FunctionType) and found.__code__.co_filename == file:
-            key = found.__code__.co_qualname, found.__code__.co_firstlineno
-            if len(after[key][0].co_freevars) != len(found.__code__.co_freevars):
-                return False
-            found.__code__ = after[key][0]
+        changes |= zip(codes, after[key], strict=True)
+    for old, new in changes.items():
+        if own_content(old) != own_content(new) and runs_on_import(old):
+            return False
+    functions = [
+        found
+        for found in gc.get_objects()
+        if isinstance(found, FunctionType) and found.__code__.co_filename == file
+    ]
+    for found in functions:
+        new = changes.get(found.__code__)
+        if new is None or len(new.co_freevars) != len(found.__code__.co_freevars):
+            return False
+    for found in functions:
+        found.__code__ = changes[found.__code__]
     return True

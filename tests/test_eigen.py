@@ -28,6 +28,7 @@ from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.spectrum import chebyshev, filter, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed
+from specialk_gpu.spectrum.solvers import takes_dense
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
@@ -406,6 +407,14 @@ def test_the_start_vector_is_not_written_to(bk):
 def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
     W, _ = cycle(m)
     assert eigenpairs(csr(bk, W), n, random_state=0).solver == solver
+
+
+def test_the_limits_of_dense_are_those_documented():
+    yes = [(1, 1), (300, 1), (301, 151), (900, 180), (1000, 200), (1001, 501), (10_000, 5000)]
+    no = [(301, 5), (900, 179), (1000, 199), (1001, 201), (1001, 500), (10_000, 4999)]
+    assert [takes_dense(m, n, "auto") for m, n in yes + no] == [True] * 7 + [False] * 6
+    assert takes_dense(10_000, 1, "dense")
+    assert not takes_dense(10, 1, "chebyshev")
 
 
 def thick_cycle(m, width):

@@ -40,6 +40,15 @@ def test_rows_with_blanks_are_left_out_and_labelled_minus_one(tmp_path):
     assert found.X.tolist() == [[1, 10], [4, 30], [9, 20]]
 
 
+def test_columns_of_text_are_found_by_place_where_there_are_no_names(tmp_path):
+    path = tmp_path / "x.csv"
+    preparation, _ = prepared(path, drop=("b",), one_hot=("kind",), missing="median")
+    for text in ("5,7,red\n6,8,blue\n", "5,red\n6,blue\n"):  # all columns, or those in use
+        path.write_text(text)
+        new = read_new_rows(path, preparation, key=None, header=False)
+        np.testing.assert_array_equal(new.X, [[5, 0, 1], [6, 1, 0]])
+
+
 @pytest.mark.parametrize(
     ("scale", "center", "width"),
     [("standard", 3.0, math.sqrt(5.2)), ("robust", 2.0, 3.0)],
