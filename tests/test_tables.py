@@ -142,6 +142,12 @@ def test_decimal_commas_far_down_are_found(tmp_path):
     assert read_matrix(path)[-1].tolist() == [1.5, 2]
 
 
+def test_quoted_decimal_commas_between_commas_are_refused(tmp_path):
+    path = write(tmp_path / "x.csv", 'a,b\n"1,5",2\n"2,5",3\n')
+    with pytest.raises(ValueError, match="column 'a' holds '1,5', expected a number"):
+        read_matrix(path)
+
+
 def test_commas_and_points_in_one_file_are_refused(tmp_path):
     path = write(tmp_path / "x.csv", "a;b\n1,5;2.5\n3;4\n")
     message = "mixes decimal commas and points: column 'a' holds '1,5', column 'b' holds '2.5'"
