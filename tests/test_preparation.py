@@ -77,6 +77,22 @@ def test_unequal_scales_are_told_of_unless_columns_are_scaled(tmp_path):
     prepared(tmp_path / "x.csv", text, scale="standard")  # a warning would be an error
 
 
+def test_ids_are_told_of_from_ten_rows_and_two_columns_on(tmp_path):
+    numbers = [7, 3, 5, 11, 2, 40, 17, 23, 9, 31]
+    lines = [f"{number},{i % 3}.5\n" for i, number in enumerate(numbers)]
+    with pytest.warns(UserWarning, match="^column 'who' may be ids"):
+        prepared(tmp_path / "x.csv", "who,b\n" + "".join(lines))
+    for few in (
+        "who,b\n" + "".join(lines[:9]),
+        "who\n" + "".join(f"{number}\n" for number in numbers),
+        "who,b\n" + "".join(lines[:9]) + "7,1.5\n",
+        "who,b\n" + "".join(lines[:9]) + "2.5,1.5\n",
+    ):
+        prepared(tmp_path / "x.csv", few)  # a warning would be an error
+    _, found = prepared(tmp_path / "x.csv", "who,b\n" + "".join(lines), columns=("who", "b"))
+    assert found.X[:, 0].tolist() == numbers
+
+
 @pytest.mark.parametrize(
     ("text", "choice", "message"),
     [
