@@ -301,33 +301,36 @@ def run_anew(order, report):
     return 0
 
 
-def all_mutants(rooms):
-    """Return the mutants of each room, less those that no test can notice."""
+def all_mutants():
+    """Return the mutants of each room, and those that no test can notice."""
     known = tomllib.loads((ROOT / EQUIVALENT).read_text())
-    names = collections.defaultdict(set)
-    for entry in known.get("constants", []):
-        names[entry["path"]] |= set(entry["names"])
+    names = {entry["path"]: entry["names"] for entry in known["constants"]}
     equivalent = {
         (entry["path"], entry[side])
         for kind, side in (("line", "before"), ("mutant", "after"))
-        for entry in known.get(kind, [])
+        for entry in known[kind]
     }
-    seen, found = set(), {}
+    rooms, left_out, there = {}, set(), set()
     for room, patterns in ROOMS.items():
-        paths = {p for pattern in patterns for p in (ROOT / PACKAGE).glob(pattern)} - seen
-        seen |= paths
-        found[room] = []
-        for path in sorted(paths):
+        for path in sorted({p for pattern in patterns for p in (ROOT / PACKAGE).glob(pattern)}):
             name = str(path.relative_to(ROOT))
-            found[room] += mutants_of(name, path.read_bytes(), names[name])
-    there = {(m.path, text) for ms in found.values() for m in ms for text in (m.before, m.after)}
+            found = mutants_of(name, path.read_bytes())
+            left_out |= {*found} - {*mutants_of(name, path.read_bytes(), names.get(name, ()))}
+            for mutant in found:
+                rooms.setdefault(mutant, room)
+                texts = {(name, mutant.before), (name, mutant.after)}
+                there |= texts
+                left_out |= {mutant} if texts & equivalent else set()
     if gone := equivalent - there:
         sys.exit(f"{EQUIVALENT} lists what is no mutant: {gone}")
-    for room, mutants in found.items():
-        found[room] = [
-            m for m in mutants if not {(m.path, m.before), (m.path, m.after)} & equivalent
-        ]
-    return {room: found[room] for room in rooms}
+    return rooms, left_out
+
+
+def draw(rooms, left_out, wanted, seed, number):
+    """Return mutants of the wanted rooms; those of a seed are the same whatever is left out."""
+    order = sorted(rooms, key=lambda m: (m.path, m.start, m.end, m.text))
+    random.Random(seed).shuffle(order)
+    return [m for m in order if rooms[m] in wanted and m not in left_out][:number]
 
 
 def key(entry):
@@ -381,9 +384,8 @@ def main():
     results = home / f"mutants-{options.seed}.jsonl"
     lines = results.read_text().splitlines() if results.exists() else []
     done = {key(entry): entry for entry in map(json.loads, lines)}
-    room_of = {m: room for room, found in all_mutants(options.rooms).items() for m in found}
-    population = sorted(room_of, key=lambda m: (m.path, m.start, m.end, m.text))
-    drawn = random.Random(options.seed).sample(population, min(options.mutants, len(population)))
+    room_of, left_out = all_mutants()
+    drawn = draw(room_of, left_out, options.rooms, options.seed, options.mutants)
     with tempfile.TemporaryDirectory(prefix="mutants-") as copies:
         with pool_of(options.processes, copies) as pool:
             seconds, reaching = reached(home / "map", pool, set(options.tests))
@@ -405,7 +407,7 @@ def main():
                     print(f"{place}: {mutant.before} -> {mutant.after}", flush=True)
             noticed = {entry["test"] for entry in done.values()} & seconds.keys()
             noticed = {test: seconds[test] for test in noticed if test.split("::")[0] in files}
-            none = Mutant(population[0].path, 1, 1, 0, 0, "", "none", "", "")
+            none = Mutant(drawn[0].path, 1, 1, 0, 0, "", "none", "", "")
             _, outcome, test, _ = pool.apply(try_mutant, ((none, noticed),))
             if outcome != "survived":
                 print(f"{test} fails without a mutant: what it noticed is not known", flush=True)

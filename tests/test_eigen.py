@@ -414,7 +414,7 @@ def test_the_limits_of_dense_are_those_documented():
     no = [(301, 5), (900, 179), (1000, 199), (1001, 201), (1001, 500), (10_000, 4999)]
     assert [takes_dense(m, n, "auto") for m, n in yes + no] == [True] * 7 + [False] * 6
     assert takes_dense(10_000, 1, "dense")
-    assert not takes_dense(10, 1, "chebyshev")
+    assert [takes_dense(10, n, "chebyshev") for n in (1, 7, 8)] == [False, False, True]
 
 
 def thick_cycle(m, width):
