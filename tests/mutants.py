@@ -98,6 +98,7 @@ class Collected:
     def pytest_runtestloop(self, session):
         self.theirs.close()  # so that the end of the other process is the end of this one
         items = {item.nodeid: item for item in session.items}
+        self.requests.send(len(items))  # all is loaded: files may change from now on
         while True:
             request = self.requests.recv()
             limit = 60 + 10 * sum(request[2].values())
@@ -176,6 +177,7 @@ def set_up(copies, kills=None, files=()):
         run = functools.partial(pytest.main, [*files, *ALONE], plugins=[plugin])
         start(own.folder, run)
         there.close()
+        here.recv()
 
 
 def measure(task):
