@@ -10,19 +10,20 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._prediction import shares_of_neighbors, shares_of_similarities
+from specialk_gpu._prediction import Voters, Votes, shares_of_neighbors, shares_of_similarities
 from specialk_gpu._storage import OnDevice, load, on_host, save
 from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu._version import __version__
-from specialk_gpu.backend import get_backend, is_device_array
+from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import in_metric
+from specialk_gpu.inspection.outliers import cluster_spacings, outlier_scores
 
 __all__ = ["FittedModel"]
 
 NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 # Private attributes that `save` writes, in addition to those whose name ends in an underscore.
-KEPT = ("_fit_X", "_fit_labels", "_distinct", "_settings", "_tree")
+KEPT = ("_fit_X", "_fit_labels", "_spacing", "_distinct", "_settings", "_tree")
 
 
 class FittedModel(Fitted):
@@ -45,8 +46,10 @@ class FittedModel(Fitted):
         Returns
         -------
         int32 array of shape (q,)
-            The label with the largest share in `predict_proba`; in a tie the smaller label. A
-            fitted row gets its label in `labels_`, unless equal rows had different labels.
+            The label of the voters if they agree, otherwise the one with the largest share in
+            `predict_proba`; in a tie the smaller label. A fitted row gets its label in `labels_`,
+            unless equal rows had different labels. If the fit had `noise`, a row that is far from
+            all fitted rows gets -1.
 
         Raises
         ------
@@ -55,15 +58,20 @@ class FittedModel(Fitted):
         NotFittedError
             If `fit` has not been called.
         """
-        shares, out = self._shares(X)
-        return out(shares.argmax(axis=1).astype(np.int32))
+        votes, out = self._votes(X)
+        return out(votes.labels)
 
     def predict_proba(self, X: Matrix) -> Array:
-        """Return, for new rows, the share of the votes that each cluster gets.
+        """Return, for new rows, how much they belong to each cluster.
 
-        The `n_neighbors` nearest fitted rows vote; if some of them equal the new row, only these
-        vote. With affinity="precomputed" all fitted rows vote, weighted by similarity. A share is
-        not the probability that a row belongs to a cluster.
+        This is the mean `membership_` of the `n_neighbors` nearest fitted rows; if some of them
+        equal the new row, only of these. So a fitted row has its own membership. If the nearest
+        rows are more than twice as far from the new row as from their own neighbours, the shares
+        tend to 1 / `n_clusters_` with the square of that distance: nothing is known far away.
+
+        With affinity="precomputed" it is the mean membership of all fitted rows, weighted by their
+        similarity to the new row; one without any similarity has equal shares. A share is not the
+        probability that a row belongs to a cluster.
 
         Parameters
         ----------
@@ -80,26 +88,46 @@ class FittedModel(Fitted):
         ValueError, TypeError, NotFittedError
             See `predict`.
         """
-        shares, out = self._shares(X)
-        return out(shares)
+        votes, out = self._votes(X)
+        return out(votes.shares)
 
-    def _shares(self, X: Matrix) -> tuple[Array, Callable[[Any], Any]]:
-        """Return the shares (q, k), and a function that converts results to the kind of X."""
+    def _votes(self, X: Matrix) -> tuple[Votes, Callable[[Any], Any]]:
+        """Return the votes on new rows, and a function that converts results to the kind of X."""
         check_is_fitted(self)
         bk = get_backend(self.backend, X)
         precomputed = self._fit_X is None
         with bk.device_of(X):
             rows = to_backend(bk, validate_input(self, bk, X, precomputed=precomputed, fitted=True))
-            votes, k = self._brought(bk, "_fit_labels"), self.n_clusters_
+            labels = self._brought(bk, "_fit_labels")
+            membership = self._brought(bk, "membership_")
             if precomputed:
                 D = self._brought(bk, "embedding_")
-                shares = shares_of_similarities(rows, D, votes, k)
+                votes = shares_of_similarities(rows, D, labels, membership)
             else:
-                voters = self._brought(bk, "_fit_X")
-                rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
-                n_voters = min(self._settings["n_neighbors"], voters.shape[0])
-                shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
-        return shares, output_converter(X)
+                fitted, spacing = self._brought(bk, "_fit_X"), self._brought(bk, "_spacing")
+                if self._distinct is not None:
+                    first = bk.asarray(on_host(self._distinct))
+                    membership, spacing = membership[first], spacing[first]
+                usual = cluster_spacings(spacing, labels, self.n_clusters_)
+                voters = Voters(fitted, labels, membership, spacing, usual)
+                rows = in_metric(_in_dtype(rows, fitted.dtype), self._settings["metric"])
+                n_voters = min(self._settings["n_neighbors"], fitted.shape[0])
+                votes = shares_of_neighbors(rows, voters, n_voters, self._settings["noise"])
+        return votes, output_converter(X)
+
+    @property
+    def outlier_scores_(self) -> Array:
+        """The outlier scores; described under the attributes of `SpecialK`."""
+        check_is_fitted(self, "labels_")
+        return output_converter(self.labels_)(outlier_scores(self))
+
+    def _mark_outliers(self) -> None:
+        """Give outliers the label -1, if the fit had `noise`."""
+        if (noise := self._settings["noise"]) is not None:
+            scores = outlier_scores(self)
+            bk = backend_of(scores)
+            labels = bk.xp.where(scores > noise, np.int32(-1), bk.asarray(self.labels_))
+            self.labels_ = output_converter(self.labels_)(labels)
 
     def save(self, path: str | Path) -> None:
         """Save the fitted model to a file, without pickle.

@@ -24,6 +24,7 @@ __all__ = [
     "near_level",
     "pair_matrix",
     "settings",
+    "sizes_of_clusters",
     "typical",
     "verdict",
     "watershed",
@@ -57,6 +58,13 @@ def in_words(log_p: float, criterion: str) -> str:
     return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
+def sizes_of_clusters(model: Fitted) -> tuple[np.ndarray, int]:
+    """Return the rows of each cluster (k,), without outliers, and the number of outliers."""
+    labels = on_host(model.labels_)
+    counts = np.bincount(labels + 1, minlength=model.n_clusters_ + 1)
+    return counts[1:], int(counts[0])
+
+
 def pair_matrix(model: Fitted, k: int | None = None) -> np.ndarray:
     """Return log10 of the ZZ Top Bound of every pair of clusters, for either criterion.
 
@@ -79,7 +87,7 @@ def pair_matrix(model: Fitted, k: int | None = None) -> np.ndarray:
     """
     bk = backend_of(model.embedding_)
     D = bk.asarray(model.embedding_)
-    labels = bk.asarray(model.labels_ if k is None else model.labels_at(k))
+    labels = bk.asarray(model._level(model.n_clusters_ if k is None else k))
     if model._distinct is not None:  # duplicates are no additional evidence
         distinct = bk.asarray(model._distinct)
         D, labels = D[distinct], labels[distinct]
@@ -109,6 +117,12 @@ def _powerless(model: Fitted) -> bool:
     return any(step.reason == NO_POWER for step in model.path_)
 
 
+NO_SPLIT = (
+    "No split was found. {} That can mean one cluster, but also too few rows, clusters that "
+    "overlap, or columns of different units that were not scaled."
+)
+
+
 def verdict(model: Fitted) -> tuple[str, str]:
     """Return how clear the answer is, and a summary in words.
 
@@ -119,7 +133,9 @@ def verdict(model: Fitted) -> tuple[str, str]:
 
     Returns
     -------
-    sureness : {"given", "limit", "no power", "clear", "close"}
+    sureness : {"given", "limit", "no power", "no split", "clear", "close"}
+        "no split" means that one cluster was found because no split was accepted. That is no
+        evidence for one cluster, so it is never "clear".
     words : str
     """
     given, k = settings(model), model.n_clusters_
@@ -142,21 +158,22 @@ def verdict(model: Fitted) -> tuple[str, str]:
         sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
         return ("clear" if sure else "close"), words
     words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
+    if k == 1:
+        words = NO_SPLIT.format(_told_of_more(model, beyond))
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
         words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
-    return ("close" if near or other != k else "clear"), words
+    sure = "clear" if k > 1 else "no split"
+    return ("close" if near or other != k else sure), words
 
 
 def _told(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on how separate the clusters of the decision are."""
     if step is None:
         return "More clusters cannot be distinguished."
-    if step.k == 1:
-        return "With one cluster there is nothing to test."
     two = "the two" if step.k == 2 else "even the two most similar"
     return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
 

@@ -19,6 +19,7 @@ from specialk_gpu.inspection.diagnostics import (
     in_words,
     pair_matrix,
     settings,
+    sizes_of_clusters,
     typical,
     watershed,
 )
@@ -134,7 +135,7 @@ def cluster_sizes(model: Fitted, ax: Axes | None = None) -> Axes:
     """
     check_is_fitted(model)
     ax = _axes(ax)
-    sizes = np.bincount(on_host(model.labels_), minlength=model.n_clusters_)
+    sizes = sizes_of_clusters(model)[0]
     bars = ax.bar(np.arange(sizes.size), sizes, color=_colors(sizes.size))
     if sizes.size <= 20:
         ax.bar_label(bars)
@@ -223,6 +224,9 @@ def embedding(
         raise ValueError(msg)
     step = max(1, -(-labels.size // max_points))
     colors = _colors(model.n_clusters_)
+    outliers = points[::step][labels[::step] < 0]
+    if outliers.size:
+        ax.scatter(*outliers.T, s=6, color="0.6", label="outlier", linewidths=0)
     for c in range(model.n_clusters_):
         own = points[::step][labels[::step] == c]
         ax.scatter(*own.T, s=6, color=colors[c], label=str(c), linewidths=0)

@@ -30,6 +30,7 @@ from specialk_gpu.inspection.diagnostics import (
     in_words,
     pair_matrix,
     settings,
+    sizes_of_clusters,
     typical,
     verdict,
 )
@@ -108,6 +109,7 @@ def report(
     given = settings(model)
     criterion = model.path_.criterion
     rows = model.n_features_in_ if given.affinity != "precomputed" else None
+    n_outliers = sizes_of_clusters(model)[1]
     told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
     plane, shown = _plane(model)
     data = {
@@ -133,7 +135,7 @@ def report(
         "nearness": NEARNESS[criterion],
         "clusters": "\n".join(_cluster_rows(model, steps)),
         "plane": f"{shown:,} of {m:,} rows, drawn by the two leading principal components of the "
-        "embedding and coloured by cluster.",
+        f"embedding and coloured by cluster{', outliers in grey' if n_outliers else ''}.",
         "members": _members(model, X, image_shape),
         "doubts": "\n".join(
             f"<li><strong>{_text(found)}</strong> {_text(advice)}</li>"
@@ -293,11 +295,11 @@ def _nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
 
 def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
     """Return a table row for each cluster: its size, and the cluster that it is closest to."""
-    sizes = np.array(next(one for one in steps if one["k"] == model.n_clusters_)["sizes"])
+    sizes, n_outliers = sizes_of_clusters(model)
     nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
     rows = []
     for c, size in enumerate(sizes.tolist()):
-        share = size / sizes.sum()
+        share = size / (sizes.sum() + n_outliers)
         closest, shown = "–", "–"
         place, height = c, 0.0
         if nearness is not None:
@@ -350,6 +352,7 @@ def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
     """Return the names and values that a reader needs to repeat the computation."""
     timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
     residual = float(np.max(on_host(model.residuals_)))
+    n_outliers = sizes_of_clusters(model)[1]
     given = settings(model)
     defaults = signature(type(model).__init__).parameters
     changed = [
@@ -369,6 +372,7 @@ def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
         ("backend", model.backend_),
         ("graph", f"{given.affinity}: {graph}"),
         ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),
+        *([("outliers", f"{counted(n_outliers, 'row')}, label -1")] if n_outliers else []),
         ("parameters set", parameters),
         ("versions now", versions),
     ]
