@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -18,6 +18,9 @@ from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import in_metric
 from specialk_gpu.inspection.outliers import cluster_spacings, outlier_scores
+
+if TYPE_CHECKING:
+    from specialk_gpu.inspection.summary import Summary
 
 __all__ = ["FittedModel"]
 
@@ -128,6 +131,62 @@ class FittedModel(Fitted):
             bk = backend_of(scores)
             labels = bk.xp.where(scores > noise, np.int32(-1), bk.asarray(self.labels_))
             self.labels_ = output_converter(self.labels_)(labels)
+
+    def summary(self, X: Matrix | None = None) -> Summary:
+        """Return the sizes of the clusters, and the columns that tell them apart.
+
+        For each column there is an effect size, and for each cluster the median and how much it
+        differs from the other clusters. These are no tests: the clusters were made from the same
+        rows, so they differ even where there are no true clusters.
+
+        Parameters
+        ----------
+        X : array-like, data frame or series of m rows, optional
+            Any columns, also such that were not clustered, with names, text, categories and blanks.
+            By default the rows of the fit. Pass X for a given graph, for metric="cosine", and if
+            duplicates were left out: the model then does not hold the rows as they were given.
+
+        Returns
+        -------
+        Summary
+            Prints as a table; has a table of HTML for notebooks, and `to_frame()`.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If X does not have as many rows as the fit, or holds neither numbers nor text.
+        """
+        from specialk_gpu.inspection.summary import summary
+
+        check_is_fitted(self, "labels_")
+        return summary(self, X)
+
+    def describe(self) -> str:
+        """Return an account of the result in at most ten lines: k, sizes, p and doubts.
+
+        Returns
+        -------
+        str
+            To be printed: ``print(model.describe())``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        from specialk_gpu.inspection.description import description
+
+        check_is_fitted(self, "labels_")
+        return description(self)
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's picture of an estimator; below that of a fitted one, its result."""
+        from specialk_gpu.inspection.description import in_a_paragraph
+
+        picture: str = super()._html_repr()  # type: ignore[misc] # of BaseEstimator
+        return picture + in_a_paragraph(self) if hasattr(self, "labels_") else picture
 
     def save(self, path: str | Path) -> None:
         """Save the fitted model to a file, without pickle.

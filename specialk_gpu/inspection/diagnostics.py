@@ -18,6 +18,7 @@ from specialk_gpu.selection.zz_top import zz_top
 __all__ = [
     "counted",
     "doubts",
+    "headline",
     "images",
     "in_the_plane",
     "in_words",
@@ -117,9 +118,10 @@ def _powerless(model: Fitted) -> bool:
     return any(step.reason == NO_POWER for step in model.path_)
 
 
+ADDED = {"clear": ", clearly", "no power": "?", "no split": ": no split found"}  # to the headline
 NO_SPLIT = (
-    "No split was found. {} That can mean one cluster, but also too few rows, clusters that "
-    "overlap, or columns of different units that were not scaled."
+    "No split was found. That can mean one cluster, but also too few rows, clusters that overlap, "
+    "or columns of different units that were not scaled."
 )
 
 
@@ -151,23 +153,28 @@ def verdict(model: Fitted) -> tuple[str, str]:
             "or eigenvectors, or too many edges. This is no evidence for one cluster."
         )
     own, beyond = path.get(k), path.get(k + 1)
+    clear = "clear" if k > 1 else "no split"  # one cluster is never clear
     if k == given.min_clusters > 1 and (own is None or own.log_p > math.log(given.alpha)):
         return "given", "min_clusters does not allow fewer clusters; this number was not tested."
     if model.path_.criterion == "zz_top" and given.stopping == "watershed":
         words = f"Certainty (1 minus the ZZ Top Bound) drops most after k = {k}."
         sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
-        return ("clear" if sure else "close"), words
-    words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
-    if k == 1:
-        words = NO_SPLIT.format(_told_of_more(model, beyond))
+        words = f"{words} {NO_SPLIT}" if k == 1 else words
+        return (clear if sure else "close"), words
+    words = NO_SPLIT if k == 1 else _told(model, own)
+    words += f" {_told_of_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
         words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
-    sure = "clear" if k > 1 else "no split"
-    return ("close" if near or other != k else sure), words
+    return ("close" if near or other != k else clear), words
+
+
+def headline(model: Fitted) -> str:
+    """Return the number of clusters, and how clear it is, in a few words."""
+    return counted(model.n_clusters_, "cluster") + ADDED.get(verdict(model)[0], "")
 
 
 def _told(model: Fitted, step: Candidate | None) -> str:
@@ -182,8 +189,9 @@ def _told_of_more(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on why there are not more clusters."""
     if step is None or step.pair is None:
         return "More clusters could not be tested."
-    two = "the two" if step.k == 2 else "two"
-    return f"With {step.k}, {two} are not ({_value(model, step)}), so the answer is {step.k - 1}."
+    if step.k == 2:
+        return f"With 2 clusters, the two are not clearly separate ({_value(model, step)})."
+    return f"With {step.k}, two are not ({_value(model, step)}), so the answer is {step.k - 1}."
 
 
 def _value(model: Fitted, step: Candidate) -> str:

@@ -25,6 +25,7 @@ from specialk_gpu.inspection.diagnostics import (
     LN10,
     counted,
     doubts,
+    headline,
     images,
     in_the_plane,
     in_words,
@@ -104,8 +105,6 @@ def report(
     check_is_fitted(model)
     steps = [_step(model, step) for step in model.path_]
     k, (m, n) = model.n_clusters_, model.embedding_.shape
-    headline = counted(k, "cluster")
-    sure, words = verdict(model)
     given = settings(model)
     criterion = model.path_.criterion
     rows = model.n_features_in_ if given.affinity != "precomputed" else None
@@ -122,10 +121,10 @@ def report(
         "has_bounds": criterion == "zz_top",
     }
     fields = {
-        "title": _text(f"{headline} – specialk_gpu"),
+        "title": _text(f"{counted(k, 'cluster')} – specialk_gpu"),
         "source": _text(f"{source}: {told}" if source else told),
-        "headline": _text(headline + {"clear": ", clearly", "no power": "?"}.get(sure, "")),
-        "verdict": _text(words),
+        "headline": _text(headline(model)),
+        "verdict": _text(verdict(model)[1]),
         "why": _text(f"{MEANING[criterion]} {_rule(model)}"),
         "source_of_the_rule": SOURCE[criterion],
         "chart": _chart(model),
