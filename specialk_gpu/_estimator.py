@@ -367,7 +367,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         if group is not None:
             self._distinct = out(first)
             given = given[self._distinct] if late is OnDevice else X
-            found, spacing = found.spread(group), spacing[group]
+            found, spacing = found.spread(group), None if spacing is None else spacing[group]
             own = found.labels[first]
         self._fit_labels = OnDevice(own, out(own)) if late is OnDevice else out(own)
         self._fit_X = self._rows_for_predict(given, X, late)

@@ -82,7 +82,7 @@ def check_limits(model: Parameters) -> None:
     if model.noise and model.affinity == "precomputed":
         msg = (
             "noise must be None with affinity='precomputed', because outliers are found by their "
-            f"distances, got {model.noise!r}."
+            f"distances, got {model.noise:g} (True means {FAR:g})."
         )
         raise ValueError(msg)
     k, least = model.n_clusters, model.min_clusters

@@ -78,7 +78,7 @@ def columns_of(X: Any, names: np.ndarray | None = None) -> tuple[int, Iterator[t
         return len(X), columns
     X = on_host(X)
     if sparse.issparse(X):
-        by_column = sparse.csc_array(X)
+        by_column: Any = sparse.csc_array(X)  # type: ignore[call-overload] # of any dtype
         m, d = by_column.shape
         found = (by_column[:, [j]].toarray()[:, 0] for j in range(d))
     else:
@@ -102,9 +102,8 @@ def summary_of_column(name: str, column: Any, labels: np.ndarray, k: int) -> Col
     values, labels = values[~blank], labels[~blank]
     counts = np.bincount(labels, minlength=k)
     compare = _numbers if values.dtype.kind == "f" else _categories
-    return ColumnSummary(
-        name, values.dtype.kind == "f", *compare(values, labels, counts), blanks=blanks
-    )
+    found = compare(values, labels, counts)
+    return ColumnSummary(name, values.dtype.kind == "f", *found, blanks)  # type: ignore[call-arg]
 
 
 def _parsed(name: str, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -143,7 +142,8 @@ def _numbers(values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> tupl
     ranks = rankdata(values) - (n + 1) / 2
     sums = np.bincount(labels, ranks, minlength=k)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = np.nansum(sums**2 / counts) / (ranks**2).sum() if np.ptp(ranks, axis=0) else 0.0
+        total = float((ranks**2).sum())
+        share = float(np.nansum(sums**2 / counts)) / total if total else 0.0
         means = np.bincount(labels, values, minlength=k) / counts
         # the mean rank of the cluster less that of the others, of at most n / 2
         differences = 2 * (sums / counts + sums / (n - counts)) / n

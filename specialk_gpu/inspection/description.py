@@ -42,7 +42,7 @@ def description(model: Fitted) -> str:
             headline(model),
             *words,
             f"sizes: {_sizes(model)}",
-            f"{_levels(model)}",
+            _levels(model),
             *(textwrap.shorten(doubt, WIDTH, placeholder=" ...") for doubt in told),
             f"{rows}; backend {model.backend_}, {seconds:.2g} s",
         ]
@@ -51,7 +51,7 @@ def description(model: Fitted) -> str:
 
 def in_a_paragraph(model: Fitted) -> str:
     """Return k, sizes and p as a paragraph of HTML."""
-    told = f"k = {model.n_clusters_}: {headline(model)}. Sizes: {_sizes(model)}. {_levels(model)}"
+    told = f"k = {model.n_clusters_} ({headline(model)}); sizes: {_sizes(model)}; {_levels(model)}"
     return f"<p>{html.escape(told)}</p>"
 
 
@@ -62,7 +62,7 @@ def _sizes(model: Fitted) -> str:
         told.append(f"and {counted(sizes.size - MOST_SIZES, 'smaller cluster')}")
     if n_outliers:
         told.append(f"and {counted(n_outliers, 'outlier')} (label -1)")
-    return "; ".join(told)
+    return ", ".join(told)
 
 
 def _levels(model: Fitted) -> str:
@@ -72,4 +72,4 @@ def _levels(model: Fitted) -> str:
     name = "p" if criterion == "cut" else "ZZ Top Bound"
     if not near:
         return f"{name}: not computed"
-    return f"{name}: " + "; ".join(f"{in_words(s.log_p, criterion)} (k = {s.k})" for s in near)
+    return f"{name}: " + ", ".join(f"{in_words(s.log_p, criterion)} (k = {s.k})" for s in near)

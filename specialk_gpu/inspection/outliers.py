@@ -6,7 +6,7 @@ from specialk_gpu._fitted import Fitted
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["cluster_spacings", "outlier_scores"]
+__all__ = ["cluster_spacings", "outlier_scores", "usual_spacings"]
 
 
 def cluster_spacings(spacing: Array, labels: Array, k: int) -> Array:
@@ -44,6 +44,14 @@ def cluster_spacings(spacing: Array, labels: Array, k: int) -> Array:
     return xp.where(counts > 0, spacing[low] / 2 + spacing[high] / 2, middle)
 
 
+def usual_spacings(model: Fitted) -> Array:
+    """Return the `cluster_spacings` of a model that was fitted to rows; duplicates count once."""
+    bk = backend_of(model._spacing)
+    spacing, labels = bk.asarray(model._spacing), bk.asarray(model._level(model.n_clusters_))
+    once = slice(None) if model._distinct is None else bk.asarray(model._distinct)
+    return cluster_spacings(spacing[once], labels[once], model.n_clusters_)
+
+
 def outlier_scores(model: Fitted) -> Array:
     """Return the scores that `specialk_gpu.SpecialK` describes as `outlier_scores_`.
 
@@ -59,9 +67,5 @@ def outlier_scores(model: Fitted) -> Array:
         )
         raise AttributeError(msg)
     bk = backend_of(model._spacing)
-    spacing, labels = bk.asarray(model._spacing), bk.asarray(model._level(model.n_clusters_))
-    own = spacing, labels
-    if model._distinct is not None:  # duplicates count once
-        distinct = bk.asarray(model._distinct)
-        own = spacing[distinct], labels[distinct]
-    return spacing / cluster_spacings(*own, model.n_clusters_)[labels]
+    labels = bk.asarray(model._level(model.n_clusters_))
+    return bk.asarray(model._spacing) / usual_spacings(model)[labels]

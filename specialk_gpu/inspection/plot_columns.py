@@ -121,7 +121,12 @@ def outliers(
     golden = (math.sqrt(5) - 1) / 2
     x = labels + 0.6 * (np.arange(m) * golden % 1) - 0.45
     ax.scatter(
-        x[drawn], scores[drawn], s=6, color=cluster_colors(k)[labels[drawn]], linewidths=0, alpha=0.7
+        x[drawn],
+        scores[drawn],
+        s=6,
+        color=cluster_colors(k)[labels[drawn]],
+        linewidths=0,
+        alpha=0.7,
     )
     ax.axhline(1, color="0.6", linewidth=1, label="usual in the cluster")
     noise = settings(model).noise

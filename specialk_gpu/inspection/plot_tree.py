@@ -12,7 +12,7 @@ from specialk_gpu._checks import as_integer
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._storage import on_host
 from specialk_gpu.inspection.axes import axes_or_new, cluster_colors
-from specialk_gpu.inspection.diagnostics import LN10, settings
+from specialk_gpu.inspection.diagnostics import settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,7 +80,9 @@ def tree(model: Fitted, ax: Axes | None = None) -> Axes:
     ax.set_yticks(range(int(MOST) + 1), [f"{10.0**-i:g}" for i in range(int(MOST) + 1)])
     if top > MOST:
         ax.axhspan(MOST, top + 0.3, color="0.95", zorder=0)
-        ax.text(0.01, top + 0.25, "p < 0.001, in order", va="top", transform=ax.get_yaxis_transform())
+        ax.text(
+            0.01, top + 0.25, "p < 0.001, in order", va="top", transform=ax.get_yaxis_transform()
+        )
     ax.set_ylim(-0.35, top + 0.3)
     ax.set(xticks=[], xlabel="cluster", ylabel="p of the gap between the two branches")
     ax.set_title(f"k = {k}")
@@ -156,7 +158,9 @@ def levels(model: Fitted, ax: Axes | None = None, *, max_clusters: int | None = 
         x = _places(shared.T @ above / sizes if i else np.arange(k), sizes)
         for a, b in np.argwhere(shared > 0) if i else ():
             share = shared[a, b] / sizes[b]
-            ax.plot([above[a], x[b]], [k - 1, k], color="0.4", linewidth=0.5 + 3 * share, alpha=share)
+            ax.plot(
+                [above[a], x[b]], [k - 1, k], color="0.4", linewidth=0.5 + 3 * share, alpha=share
+            )
         of = _shared(answer, own, model.n_clusters_, k).argmax(axis=0)
         fill = colors[of] if k >= model.n_clusters_ else np.full((k, 4), [0.75, 0.75, 0.75, 1])
         area = np.maximum(900 * sizes / sizes.sum(), 130)

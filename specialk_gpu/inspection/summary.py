@@ -16,7 +16,7 @@ from specialk_gpu._storage import on_host
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.columns import ColumnSummary, columns_of, summary_of_column
 from specialk_gpu.inspection.diagnostics import counted, settings, sizes_of_clusters, typical
-from specialk_gpu.inspection.outliers import cluster_spacings
+from specialk_gpu.inspection.outliers import usual_spacings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,9 +164,8 @@ class Summary:
         strong = sorted(self.columns, key=lambda column: -_strength(column, c))
         for column in strong[:TOLD]:
             if _strength(column, c) > 0:
-                told.append(
-                    f"{shown_name(column.name)} {shown_value(column, c)} ({column.differences[c]:+.2f})"
-                )
+                value = f"{shown_value(column, c)} ({column.differences[c]:+.2f})"
+                told.append(f"{shown_name(column.name)} {value}")
         return [
             str(c),
             f"{int(self.sizes[c]):,}",
@@ -220,9 +219,8 @@ def summary(model: Fitted, X: Matrix | None = None) -> Summary:
     """
     labels, k = on_host(model.labels_), model.n_clusters_
     sizes, n_outliers = sizes_of_clusters(model)
-    shares, spacings = on_host(model.membership_), None
-    if model._spacing is not None:
-        spacings = cluster_spacings(on_host(model._spacing), on_host(model._level(k)), k)
+    shares = on_host(model.membership_)
+    spacings = None if model._spacing is None else on_host(usual_spacings(model))
     names = getattr(model, "feature_names_in_", None)
     columns: list[ColumnSummary] = []
     table = _fitted_rows(model) if X is None else X
