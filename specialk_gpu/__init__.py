@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         LimitWarning,
         PowerWarning,
         ScaleWarning,
+        TimeLimitWarning,
     )
     from specialk_gpu.graph.duplicates import DuplicateRowsWarning
     from specialk_gpu.graph.knn import GraphWarning, knn_graph, neighbors_graph
@@ -40,6 +41,7 @@ _HOME = {
     "LimitWarning": "_result",
     "PowerWarning": "_result",
     "ScaleWarning": "_result",
+    "TimeLimitWarning": "_result",
     "affinity_matrix": "graph.precomputed",
     "attainable_log_p": "selection.zz_top",
     "cluster_stats": "selection.zz_top",
@@ -66,6 +68,7 @@ __all__ = [
     "PowerWarning",
     "ScaleWarning",
     "SpecialK",
+    "TimeLimitWarning",
     "__version__",
     "affinity_matrix",
     "attainable_log_p",

@@ -110,5 +110,10 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "n_pairs": _INTEGER | {"help": "zz_top: test only the N pairs of highest cut (all)"},
     "tol": _NUMBER | {"help": "largest residual of an eigenpair (1e-8)"},
     "backend": {"choices": ("auto", "numpy", "cuda"), "help": "where to compute (auto)"},
+    "time_limit": {
+        "type": float,
+        "metavar": "SECONDS",
+        "help": "end the fit then, with what is known (no limit)",
+    },
     "random_state": _INTEGER | {"help": "seed; the same seed gives the same result"},
 }

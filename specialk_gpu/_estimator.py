@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from specialk_gpu._deadline import limited
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
     check_counts,
@@ -25,7 +26,7 @@ from specialk_gpu._stages import (
     fit_by_zz_top,
     graphs_to_cut,
     neighbour_graph,
-    refuse_eigenpairs,
+    refuse_early,
     spacing_of,
     warn_of_graph,
     warn_of_hubs,
@@ -34,7 +35,7 @@ from specialk_gpu._stages import (
 from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu.backend import BACKENDS, get_backend
-from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
+from specialk_gpu.backend.typing import Backend, Matrix, Seed
 from specialk_gpu.graph.features import METRICS, in_metric
 from specialk_gpu.graph.knn import WEIGHTS, normalised_graph
 from specialk_gpu.graph.precomputed import symmetric_affinity
@@ -118,6 +119,10 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     backend : {"auto", "numpy", "cuda"}, default="auto"
         Where to compute. "auto" uses CUDA if a device is available, otherwise NumPy. `backend_`
         says which one was used.
+    time_limit : float, default=None
+        If given, `fit` ends soon after this many seconds with the clusters that it has tested by
+        then. A `TimeLimitWarning` and the path say so. If none were tested, it raises a
+        TimeoutError. Below the limit, it changes nothing.
     random_state : int, RandomState or None, default=None
         Seed for the start vectors and starting centres, which are drawn on the host.
     verbose : int, default=0
@@ -127,11 +132,10 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     Attributes
     ----------
     labels_ : int32 array of shape (m,)
-        Labels 0, ..., `n_clusters_` - 1; cluster 0 is the largest; -1 for outliers, with `noise`
-        only. If duplicates crowd out a row's
-        neighbours, duplicates share one label and count once in the size of a cluster, and a
-        warning says so. The label of an isolated row means nothing; for criterion="zz_top" it is
-        that of the centre nearest to the origin of D.
+        Labels 0, ..., `n_clusters_` - 1; cluster 0 is the largest; with `noise`, outliers are -1.
+        If duplicates crowd out a row's neighbours, they share one label and count once in the size
+        of a cluster, and a warning says so. The label of an isolated row means nothing; for
+        criterion="zz_top" it is that of the centre nearest to the origin of D.
     n_clusters_ : int
     path_ : SelectionPath of Candidate
         One row for each k: `k, log_p, pair, accepted, reason, labels`; also `log_p_level` for
@@ -215,6 +219,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         "eigen_solver": [StrOptions(set(SOLVERS))],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "backend": [StrOptions(set(BACKENDS))],
+        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
         "random_state": ["random_state"],
         "verbose": ["verbose"],
     }
@@ -244,6 +249,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         eigen_solver: str = "auto",
         tol: float = 1e-8,
         backend: str = "auto",
+        time_limit: float | None = None,
         random_state: Seed = None,
         verbose: int = 0,
     ) -> None:
@@ -269,6 +275,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.eigen_solver = eigen_solver
         self.tol = tol
         self.backend = backend
+        self.time_limit = time_limit
         self.random_state = random_state
         self.verbose = verbose
 
@@ -302,17 +309,21 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         ValueError, TypeError
             If a parameter or X is not valid; the message names it.
         MemoryError
-            If W_R does not fit into memory.
+            If the eigenvectors or W_R do not fit into memory.
+        TimeoutError
+            If `time_limit` passed before any number of clusters was tested.
         ConvergenceError
             If the eigenpairs could not be verified.
         RuntimeError
             If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
-        check_limits(checked_parameters(self))
+        parameters = checked_parameters(self)
+        check_limits(parameters)
         before = dict(vars(self))
         try:
-            with show_progress() if self.verbose else nullcontext():
+            shown = show_progress() if self.verbose else nullcontext()
+            with shown, limited(parameters.time_limit):
                 return self._fit(X)
         except BaseException:  # any failure or interruption leaves the estimator as it was
             self.__dict__.clear()
@@ -348,7 +359,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
                 check_counts(
                     parameters, len(rows), "distinct rows" if group is not None else "rows"
                 )
-                refuse_eigenpairs(parameters, bk, len(rows))
+                refuse_early(parameters, bk, len(rows))
                 W, radius = neighbour_graph(parameters, bk, rows)
                 spacing = spacing_of(parameters, rows)
                 X = rows.X
@@ -358,10 +369,10 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             found = fit_by_cut(parameters, bk, graphs_to_cut(parameters, rows, W), W, rng, clock)
         else:
             found = fit_by_zz_top(parameters, bk, W, rng, clock)
+        self.__dict__.pop("preparation_", None)  # of an earlier fit, by the command line
         late = OnDevice if out is on_host and bk.name == "cuda" else out
-        self._settings = {
-            name: value for name, value in vars(parameters).items() if name not in NOT_OF_THE_FIT
-        }
+        given_to_fit = vars(parameters).items()
+        self._settings = {name: v for name, v in given_to_fit if name not in NOT_OF_THE_FIT}
         self._settings["alpha"] = significance_level(parameters)
         self._distinct, own = None, found.labels
         if group is not None:
@@ -382,18 +393,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.residuals_ = out(found.pairs.residuals)
         self.embedding_ = late(found.D)
         self.affinity_matrix_ = late(W)
-        self.radius_ = radius
-        self.n_graph_components_ = found.pairs.n_components
-        self.eigen_solver_ = found.pairs.solver
-        self.backend_ = bk.name
+        self.radius_, self.n_graph_components_ = radius, found.pairs.n_components
+        self.eigen_solver_, self.backend_ = found.pairs.solver, bk.name
         self.timings_ = timings
         self._mark_outliers()
         return self
-
-    def _rows_for_predict(
-        self, given: Any, X: Array, late: Callable[[Any], Any]
-    ) -> Array | OnDevice | None:
-        """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
-        if self.affinity == "precomputed":
-            return None
-        return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)

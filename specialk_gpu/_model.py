@@ -18,6 +18,7 @@ from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import in_metric
 from specialk_gpu.inspection.outliers import cluster_spacings, outlier_scores
+from specialk_gpu.tables.preparation import Preparation, Prepared
 
 if TYPE_CHECKING:
     from specialk_gpu.inspection.summary import Summary
@@ -32,6 +33,8 @@ KEPT = ("_fit_X", "_fit_labels", "_spacing", "_distinct", "_settings", "_tree")
 class FittedModel(Fitted):
     """The methods of a fitted estimator."""
 
+    affinity: str
+    metric: str
     get_params: Callable[..., dict[str, Any]]  # inherited from BaseEstimator
     set_params: Callable[..., Self]
     _validate_params: Callable[[], None]
@@ -44,15 +47,18 @@ class FittedModel(Fitted):
         Parameters
         ----------
         X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
-            New rows; with affinity="precomputed" their similarities to the m fitted rows.
+            New rows; with affinity="precomputed" their similarities to the m fitted rows. For a
+            model with ``preparation_``, which ``specialk-gpu fit`` saves, rows as they are in the
+            file: they are scaled, filled and so on as the fitted ones were. Columns of a data
+            frame are found by name, others by their order.
 
         Returns
         -------
         int32 array of shape (q,)
             The label of the voters if they agree, otherwise the one with the largest share in
             `predict_proba`; in a tie the smaller label. A fitted row gets its label in `labels_`,
-            unless equal rows had different labels. If the fit had `noise`, a row that is far from
-            all fitted rows gets -1.
+            unless equal rows had different labels. Rows that ``preparation_`` drops for their
+            blanks get -1, and with `noise` those that are far from all fitted rows.
 
         Raises
         ------
@@ -84,7 +90,8 @@ class FittedModel(Fitted):
         Returns
         -------
         float64 array of shape (q, n_clusters_)
-            Each row sums to 1. The search costs 2 q m d operations.
+            Each row sums to 1; rows that ``preparation_`` drops for their blanks are NaN. The
+            search costs 2 q m d operations.
 
         Raises
         ------
@@ -100,7 +107,11 @@ class FittedModel(Fitted):
         bk = get_backend(self.backend, X)
         precomputed = self._fit_X is None
         with bk.device_of(X):
-            rows = to_backend(bk, validate_input(self, bk, X, precomputed=precomputed, fitted=True))
+            checker, given = self._prepared(X)
+            given_X = X if given is None else given.X
+            rows = to_backend(
+                bk, validate_input(checker, bk, given_X, precomputed=precomputed, fitted=True)
+            )
             labels = self._brought(bk, "_fit_labels")
             membership = self._brought(bk, "membership_")
             if precomputed:
@@ -116,6 +127,8 @@ class FittedModel(Fitted):
                 rows = in_metric(_in_dtype(rows, fitted.dtype), self._settings["metric"])
                 n_voters = min(self._settings["n_neighbors"], fitted.shape[0])
                 votes = shares_of_neighbors(rows, voters, n_voters, self._settings["noise"])
+            if given is not None and given.kept is not None:
+                votes = votes.among(given.n_rows, bk.asarray(given.kept))
         return votes, output_converter(X)
 
     @property
@@ -123,6 +136,14 @@ class FittedModel(Fitted):
         """The outlier scores; described under the attributes of `SpecialK`."""
         check_is_fitted(self, "labels_")
         return output_converter(self.labels_)(outlier_scores(self))
+
+    def _rows_for_predict(
+        self, given: Any, X: Array, late: Callable[[Any], Any]
+    ) -> Array | OnDevice | None:
+        """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
+        if self.affinity == "precomputed":
+            return None
+        return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)
 
     def _mark_outliers(self) -> None:
         """Give outliers the label -1, if the fit had `noise`."""
@@ -187,6 +208,19 @@ class FittedModel(Fitted):
 
         picture: str = super()._html_repr()  # type: ignore[misc] # of BaseEstimator
         return picture + in_a_paragraph(self) if hasattr(self, "labels_") else picture
+
+    def _prepared(self, X: Matrix) -> tuple[Any, Prepared | None]:
+        """Return the rows after `preparation_`, and an estimator without names to check them by.
+
+        For a model without a preparation, these are the model itself and None.
+        """
+        content = vars(self).get("preparation_")
+        preparation = Preparation() if content is None else Preparation.from_json(content)
+        if not preparation.changes:
+            return self, None
+        checker = type(self)()
+        checker.n_features_in_ = self.n_features_in_
+        return checker, preparation.of_rows(on_host(X))
 
     def save(self, path: str | Path) -> None:
         """Save the fitted model to a file, without pickle.

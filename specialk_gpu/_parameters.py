@@ -13,6 +13,7 @@ from specialk_gpu._checks import as_integer, as_positive
 
 __all__ = ["Parameters", "checked_parameters", "check_counts", "check_limits", "significance_level"]
 
+NUMBERS = ("alpha", "coverage", "drop_correlated", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 
@@ -40,6 +41,7 @@ class Parameters(Protocol):
     noise: float | None
     eigen_solver: str
     tol: float
+    time_limit: float | None
 
 
 def checked_parameters(model: BaseEstimator) -> Any:
@@ -56,7 +58,7 @@ def checked_parameters(model: BaseEstimator) -> Any:
             continue
         if name == "noise" and isinstance(value, (bool, np.bool)):
             given[name] = FAR if value else None
-        elif name in ("alpha", "coverage", "drop_correlated", "noise", "tol") and value is not None:
+        elif name in NUMBERS and value is not None:
             given[name] = as_positive(name, value)
         elif isinstance(value, Integral):
             given[name] = as_integer(name, value, 1)

@@ -32,6 +32,14 @@ class Votes(NamedTuple):
     labels: Array
     shares: Array
 
+    def among(self, n: int, kept: Array) -> Votes:
+        """Return the votes as those on n rows, of which only `kept` had a vote: -1, and NaN."""
+        xp = backend_of(self.shares).xp
+        labels = xp.full(n, -1, dtype=np.int32)
+        shares = xp.full((n, self.shares.shape[1]), np.nan)
+        labels[kept], shares[kept] = self.labels, self.shares
+        return Votes(labels, shares)
+
 
 class Voters(NamedTuple):
     """The u fitted rows that vote, on the backend.

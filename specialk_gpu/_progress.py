@@ -10,6 +10,8 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
+from specialk_gpu._deadline import check
+
 __all__ = ["Clock", "show_progress", "logger", "report_progress", "with_progress"]
 
 T = TypeVar("T")
@@ -19,17 +21,21 @@ _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("list
 
 
 def report_progress(stage: str, done: int, total: int = 0) -> None:
-    """Report that `done` of `total` parts of a stage are done; a `total` of 0 means unknown."""
+    """Report that `done` of `total` parts of a stage are done; a `total` of 0 means unknown.
+
+    A stage without a name is not reported. In both cases the computation ends here if it has to
+    stop (see `specialk_gpu._deadline`).
+    """
+    check()
     listener = _listener.get()
-    if listener is not None:
+    if stage and listener is not None:
         listener(stage, done, total)
 
 
 def with_progress(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
     """Yield the results; after each, report their number so far, if the stage has a name."""
     for done, result in enumerate(results, start=1):
-        if stage:
-            report_progress(stage, done, total)
+        report_progress(stage, done, total)
         yield result
 
 

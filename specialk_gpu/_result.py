@@ -20,11 +20,14 @@ __all__ = [
     "SelectionPath",
     "PowerWarning",
     "ScaleWarning",
+    "TIME_IS_UP",
+    "TimeLimitWarning",
     "Candidate",
 ]
 
 NO_POWER = "rejected: the test has no power on these data"
 MOST_IN_HTML = 50  # candidates
+TIME_IS_UP = "; time_limit reached"  # the end of a reason
 SMALL = -3 * math.log(10)  # log p below which the cut test's p is printed as "< 0.001"
 
 
@@ -38,6 +41,10 @@ class LimitWarning(UserWarning):
 
 class ScaleWarning(UserWarning):
     """The spreads of the columns differ a hundredfold: the widest alone decide the clusters."""
+
+
+class TimeLimitWarning(UserWarning):
+    """The fit came to `time_limit` and ended with what was known: there may be more clusters."""
 
 
 class CalibrationWarning(UserWarning):
@@ -124,6 +131,16 @@ class SelectionPath(tuple[Candidate, ...]):
         """Return a path in which `function` has been applied to the labels of each candidate."""
         steps = (step._replace(labels=function(step.labels)) for step in self)
         return SelectionPath(steps, self.criterion)
+
+    def with_reason(self, k: int, addition: str) -> SelectionPath:
+        """Return a path in which the reason for k has an addition."""
+        longer = (s._replace(reason=s.reason + addition) if s.k == k else s for s in self)
+        return SelectionPath(longer, self.criterion)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Whether the search ended at `time_limit`; the reason of a k then says so."""
+        return any(step.reason.endswith(TIME_IS_UP) for step in self)
 
     def to_frame(self) -> pd.DataFrame:
         """Return a pandas DataFrame with one row per k, without the labels; this needs pandas.

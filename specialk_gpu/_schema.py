@@ -28,6 +28,7 @@ import numpy as np
 from scipy import sparse
 
 from specialk_gpu.backend.intact import intact_csr
+from specialk_gpu.tables.preparation import Preparation
 
 __all__ = ["check_model"]
 
@@ -120,8 +121,7 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "backend_": (lambda x: x in ("numpy", "cuda"), '"numpy" or "cuda"'),
     "timings_": (_are_timings, "an object of names and seconds"),
     "_settings": (lambda x: isinstance(x, dict), "an object of parameters"),
-    # only for models of the command line; io/preparation checks the content
-    "preparation_": (lambda x: isinstance(x, dict), "an object"),
+    "preparation_": (lambda x: isinstance(x, dict), "an object"),  # only of the command line
 }
 
 
@@ -230,6 +230,9 @@ def check_model(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> No
     for name, is_null in is_null_of.items():
         _must(is_null != (name in arrays), f"{name} must be an array or null, not both")
     n_columns = m if given else sizes["d"]
+    if "preparation_" in state:
+        found = Preparation.from_json(state["preparation_"]["value"]).n_prepared
+        _must(found == n_columns, f"preparation_ gives {found} columns, the fit has {n_columns}")
     _must(sizes.get("d", n_columns) == n_columns, "feature_names_in_ must name each column")
     for name, size in (("n_features_in_", n_columns), ("n_clusters_", sizes["k"])):
         found = state[name]["value"]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
+from specialk_gpu._deadline import during
 from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import ScaleWarning, SelectionPath
@@ -20,14 +21,16 @@ from specialk_gpu.graph.knn import GraphWarning, knn_graph_of
 from specialk_gpu.graph.radius import radius_graph_of
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
+from specialk_gpu.selection.fragments import n_eigenvectors, resolutions
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
 from specialk_gpu.selection.sweep import labels_by_size, sweep
-from specialk_gpu.spectrum.chebyshev import refuse_block
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs, eigenpairs
 from specialk_gpu.spectrum.embedding import embed
+from specialk_gpu.spectrum.memory import refuse_eigenpairs
+from specialk_gpu.spectrum.solvers import takes_dense
 
 __all__ = [
     "Fit",
@@ -36,7 +39,7 @@ __all__ = [
     "graphs_to_cut",
     "explain_memory_error",
     "neighbour_graph",
-    "refuse_eigenpairs",
+    "refuse_early",
     "spacing_of",
     "unequal_spreads",
     "warn_of_graph",
@@ -161,11 +164,20 @@ def n_eigenpairs(parameters: Parameters, m: int) -> int:
     return max(1, min(int(n), m - 1))
 
 
-def refuse_eigenpairs(parameters: Parameters, bk: Backend, m: int) -> None:
-    """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit."""
-    if parameters.criterion == "zz_top":
+def refuse_early(parameters: Parameters, bk: Backend, m: int) -> None:
+    """Raise a MemoryError, before any work is done, if the eigenpairs of m rows do not fit.
+
+    How large the components are, and whether a full decomposition or "lanczos" needs more, is known
+    with the graph. `eigenpairs` asks again then.
+    """
+    if parameters.criterion == "zz_top" or parameters.n_components != "auto":
+        n = n_eigenpairs(parameters, m)
+    else:
+        least, exactly = parameters.min_clusters, parameters.n_clusters
+        n = n_eigenvectors(resolutions(m, least, exactly), m)
+    if not takes_dense(m, n, parameters.eigen_solver):
         with explain_memory_error(bk, "eigenpairs"):
-            refuse_block(bk, m, n_eigenpairs(parameters, m))
+            refuse_eigenpairs(bk, m, n, "auto")
 
 
 def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
@@ -310,9 +322,10 @@ def verified_eigenpairs(
 
 @contextmanager
 def explain_memory_error(bk: Backend, stage: str) -> Iterator[None]:
-    """Add to a MemoryError the stage, the free memory, and what to change."""
+    """Add to a MemoryError the stage, the free memory, and what to change; see also `during`."""
     try:
-        yield
+        with during(stage):
+            yield
     except MemoryError as error:
         if error.args and type(error) is MemoryError and error.__cause__ is None:
             raise  # raised by this library before any allocation: its message is complete

@@ -12,6 +12,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from specialk_gpu._matrix import (
+    refuse_what_is_no_array,
+    refuse_what_is_no_matrix,
+    refuse_what_is_no_number,
+)
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend import is_device_array
 from specialk_gpu.backend.intact import intact_csr
@@ -79,21 +84,28 @@ def validate_input(
     if on_device:
         return features(X, min_rows)
     X = _of_numpy(X)
+    refuse_what_is_no_array(X)
     _refuse_text(X)
+    refuse_what_is_no_matrix(X)
     dtype = _dtype_of(X)
     try:
-        return validate_data(
-            estimator,
-            X,
-            reset=not fitted,
-            accept_sparse=precomputed,
-            dtype=_dtypes_kept(dtype, precomputed),
-            ensure_all_finite=not precomputed,
-            ensure_min_samples=min_rows,
-        )
+        with np.errstate(over="ignore", invalid="ignore"):  # infinity is refused
+            return validate_data(
+                estimator,
+                X,
+                reset=not fitted,
+                accept_sparse=precomputed,
+                dtype=_dtypes_kept(dtype, precomputed),
+                ensure_all_finite=not precomputed,
+                ensure_min_samples=min_rows,
+            )
     except OverflowError as error:
         msg = "X must fit into float64, got an integer that is too large. Rescale X."
         raise ValueError(msg) from error
+    except (TypeError, ValueError) as error:
+        if not sparse.issparse(X):
+            refuse_what_is_no_number(X, error)
+        raise
 
 
 def _dtypes_kept(dtype: str, precomputed: bool) -> list[type]:  # noqa: FBT001
@@ -203,7 +215,7 @@ def _refuse_text(X: Any) -> None:
         )
         raise ValueError(msg)
     kind = getattr(values.dtype, "kind", "")
-    if kind in ("U", "S", "T", "M", "m") or (
+    if kind in ("U", "S", "T", "V", "M", "m") or (
         kind == "O" and any(isinstance(x, NOT_NUMERIC) for x in np.asarray(values).ravel())
     ):
         msg = (

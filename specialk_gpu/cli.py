@@ -1,9 +1,9 @@
 """The command line ``specialk-gpu``: cluster a file, run a demo, describe the machine.
 
 Results go to stdout. Errors and warnings go to stderr, one line each; progress goes to stderr if
-that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure or out of memory), 2 wrong
-usage or bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported only if they
-are needed. The command `bench` is in the repository (`benchmarks.suite.command`), not in the wheel.
+that is a terminal. Exit codes: 0 done, 1 no answer (numerical failure, out of memory or of time),
+2 wrong usage or bad input, 130 interrupted. NumPy, scikit-learn and the estimator are imported only
+if needed. The command `bench` is in the repository (`benchmarks.suite.command`), not in the wheel.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from specialk_gpu import SpecialK
-    from specialk_gpu.io.choice import Choice
-    from specialk_gpu.io.preparation import Prepared
+    from specialk_gpu.tables.choice import Choice
+    from specialk_gpu.tables.preparation import Prepared
 
 __all__ = ["main"]
 
@@ -60,8 +60,8 @@ def main(argv: list[str] | None = None) -> int:
     Returns
     -------
     int
-        The exit code: 0 done, 1 numerical failure or out of memory, 2 wrong usage or bad input,
-        130 interrupted.
+        The exit code: 0 done, 1 numerical failure, out of memory or of time, 2 wrong usage or bad
+        input, 130 interrupted.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by the caller
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None) -> int:
         return _fail("interrupted", 130)
     except MemoryError as error:
         return _fail(f"out of memory: {error}".removesuffix(": "), 1)
-    except (RuntimeError, ArithmeticError) as error:
+    except (RuntimeError, ArithmeticError, TimeoutError) as error:
         return _fail(str(error), 1)
     except OSError as error:
         place = printable(error.filename) if error.filename else ""
@@ -238,7 +238,7 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
 
 def _choice(options: argparse.Namespace) -> Choice:
     """Return what the options say about the columns."""
-    from specialk_gpu.io.choice import Choice
+    from specialk_gpu.tables.choice import Choice
 
     if options.id_column is not None and options.output and options.output.suffix.lower() != ".csv":
         msg = f"--id-column writes ids into a .csv file, got --output {options.output}"
@@ -260,11 +260,11 @@ def _write_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: str |
 
 def _read_new(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, str | None]:
     """Return rows of a file, prepared as the fitted ones were, and the name of the ids."""
-    from specialk_gpu.io.preparation import Preparation
     from specialk_gpu.io.rows import read_new_rows
+    from specialk_gpu.tables.preparation import Preparation
 
     names = model.__dict__.pop("feature_names_in_", None)  # compared by the preparation
-    kept = model.__dict__.get("preparation_")
+    kept = model.__dict__.pop("preparation_", None)
     preparation = None
     if kept is not None:
         preparation = Preparation.from_json(kept)

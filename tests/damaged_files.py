@@ -6,6 +6,7 @@ that names the file. Files are read in processes of their own, so that a crash i
 """
 
 import collections
+import csv
 import gzip
 import os
 import sys
@@ -48,6 +49,8 @@ def valid_files(folder):
     frame.to_csv(folder / "x.tsv", sep="\t", index=False)
     frame.to_csv(folder / "e.csv", sep=";", decimal=",", encoding="utf-8-sig")
     np.savetxt(folder / "x.txt", X)
+    frame.to_csv(folder / "r.txt", sep=" ", index_label=False, quoting=csv.QUOTE_NONNUMERIC)
+    (folder / "s.csv").write_text("sep=|\n" + frame.to_csv(sep="|", index=False))
     frame.to_parquet(folder / "x.parquet")
     frame.set_index("a").to_parquet(folder / "i.parquet", compression=None)
     images = rng.integers(0, 255, (5, 3, 4)).astype(np.uint8)

@@ -18,6 +18,10 @@ import pandas as pd
 from sklearn.datasets import make_blobs
 
 from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.frames import table_of_rows
+from specialk_gpu.tables.preparation import Preparation
+from specialk_gpu.tables.table import no_text
 
 BLOBS, _ = make_blobs(60, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 SCRIPT = "</title></script><script>alert(1)</script>"
@@ -40,10 +44,17 @@ def fitted():
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return {
+        models = {
             name: (X, SpecialK(backend="numpy", random_state=0, **settings).fit(X))
             for name, (X, settings) in kinds.items()
         }
+        frame = pd.DataFrame(BLOBS, columns=["a", "b", "c"]).assign(no=1.5)
+        choice = Choice(drop=("no",), missing="median", scale="standard")
+        preparation, rows = Preparation.fit(table_of_rows(frame, no_text), choice)
+        model = SpecialK(backend="numpy", random_state=0).fit(rows.X)
+        model.preparation_ = preparation.to_json()
+        models["prepared"] = frame, model
+        return models
 
 
 def parts_of(path):

@@ -3,6 +3,7 @@
     python tests/fuzz.py --inputs 20000 --first 0
 
 Input number i is drawn from seed i, so a fault can be seen again with `--inputs 1 --first i`.
+After each thousand inputs, a line says which seeds are done.
 """
 
 from __future__ import annotations
@@ -173,6 +174,9 @@ def main() -> int:
         if found:
             print(f"seed {seed}: {found}", flush=True)
             faults[found[:60]] += 1
+        done = seed + 1 - given.first
+        if done % 1000 == 0:
+            print(f"{done} inputs, to seed {seed}: {faults.total()} faults", flush=True)
     print(f"{given.inputs} inputs from seed {given.first}: {faults.total()} faults")
     return 1 if faults else 0
 

@@ -196,6 +196,7 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
         "noise": 3.5,
         "tol": 1e-6,
         "backend": "numpy",
+        "time_limit": 60.5,
         "random_state": 5,
     }
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]

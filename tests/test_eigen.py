@@ -1,6 +1,7 @@
 """Eigenpairs of graphs with known spectra: right, or flagged; never silently wrong."""
 
 import sys
+import tracemalloc
 from functools import cache, partial
 from itertools import pairwise
 
@@ -28,6 +29,7 @@ from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.spectrum import chebyshev, filter, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed
+from specialk_gpu.spectrum.memory import needed_bytes
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
@@ -694,3 +696,46 @@ def test_panels_are_filled_up_to_rows_of_32_bytes_and_the_bits_stay(
     assert widths
     assert all(4 * own % 32 == 0 for own in widths)
     np.testing.assert_array_equal(*map(bk.to_numpy, found))
+
+
+# -- memory ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("m", "n"), [(3000, 200), (4000, 60)])
+@pytest.mark.parametrize("solver", ITERATIVE)
+def test_the_memory_asked_for_is_what_is_used(solver, m, n):
+    W = neighbour_graph(m, 5)
+    graph = W.data.nbytes + W.indices.nbytes + W.indptr.nbytes
+    tracemalloc.start()
+    pairs = eigenpairs(W, n, solver=solver, random_state=0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert pairs.solver == solver
+    needed = needed_bytes(cpu, m, n, solver)
+    assert needed / 1.25 < peak < needed + 2 * graph  # a solver's own copies of the graph
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_eigenpairs_that_do_not_fit_are_refused(monkeypatch, bk, solver):
+    W = bk.sparse.csr_matrix(neighbour_graph(1500, 3))
+    needed = needed_bytes(bk, 1500, 100, solver)
+    for free, fits in ((needed - 1, False), (needed, True)):
+        monkeypatch.setattr(bk, "free_memory", lambda free=free: free)
+        if fits:
+            assert eigenpairs(W, 100, solver=solver, random_state=0).converged
+            continue
+        with pytest.raises(MemoryError, match=f"100 eigenvectors of 1500 rows need .*{needed:,}"):
+            eigenpairs(W, 100, solver=solver, random_state=0)
+
+
+def test_long_products_are_taken_in_panels(monkeypatch):
+    rng = np.random.default_rng(0)
+    V, locked = rng.normal(size=(500, 200)), np.linalg.qr(rng.normal(size=(500, 70)))[0]
+    expected = V - locked @ (locked.T @ V)
+    monkeypatch.setattr(orthonormal, "LONG_PRODUCT", 0)
+    assert len(orthonormal._stoppable(cpu, V, 200)) == 4
+    gram = orthonormal._gram_matrix(cpu, V, locked)[0]
+    np.testing.assert_allclose(V, expected, atol=1e-12)
+    np.testing.assert_allclose(gram, expected.T @ expected, atol=1e-11)
+    found = eigenpairs(neighbour_graph(1500, 3), 150, solver="chebyshev", random_state=0)
+    assert found.converged

@@ -429,7 +429,7 @@ def damaged_files(folder):
         "empty.npz": "it holds 0 arrays",
         "lacks.npz": "a sparse matrix in format csr needs the array 'indices', which is missing",
         "short.npz": f"indptr ends at {csr.nnz}, but there are {csr.nnz - 1} indices",
-        "keys.npz": "",
+        "keys.npz": "expected text, got dtype float64",
         "text.npz": "expected",
         "huge.npz": "1000000000000 x 2 is too large for 1 entries",
         "flat.npz": "expected a sparse matrix of two dimensions, got the shape [6]",

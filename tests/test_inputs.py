@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
 
 import igraph
@@ -418,6 +419,86 @@ def test_what_is_no_matrix_of_floats_is_refused(X, message):
         fit(X)
 
 
+NO_ARRAY = r"X must be an array or a data frame of shape \(m, d\), got "
+NO_MATRIX = r"X must have shape \(m, d\), rows and columns, got shape "
+SPARSE = pd.DataFrame({"a": [0.0, 1.0], "b": [2.0, 0.0]}).astype(pd.SparseDtype(float, 0))
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return fit(BLOBS)
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize(
+    ("X", "error", "message"),
+    [
+        (None, TypeError, NO_ARRAY + "None"),
+        ({}, TypeError, NO_ARRAY + "an object of type dict. Turn a dictionary .* pandas.DataFrame"),
+        (
+            "file.csv",
+            TypeError,
+            NO_ARRAY + "an object of type str. Read .* by specialk_gpu.io.read",
+        ),
+        (Path("x.csv"), TypeError, NO_ARRAY + "an object of type .*Path. Read a file first"),
+        ({1, 2}, TypeError, NO_ARRAY + r"an object of type set. Turn it into a list: list\(X\)"),
+        (iter([[1, 2]]), TypeError, NO_ARRAY + "an object of type list_iterator. Turn it into a"),
+        (3, TypeError, NO_ARRAY + r"an object of type int\.$"),
+        ([], ValueError, NO_MATRIX + r"\(0,\)"),
+        ([1, 2], ValueError, NO_MATRIX + r"\(2,\). Reshape your data: .* if it is one column"),
+        (pd.Series([1.0, 2.0]), ValueError, NO_MATRIX + r"\(2,\)"),
+        (np.zeros((4, 3, 2)), ValueError, NO_MATRIX + r"\(4, 3, 2\). Reshape each row to one dim"),
+        (
+            [[1, 2], [3]],
+            ValueError,
+            "rows of one length, got 2 values in place 0, and 1 values in ",
+        ),
+        ([[1, 2], 3], ValueError, "rows of one length, got 2 values in place 0, and no row in pl"),
+        ([[1, 2], [3, [4]]], ValueError, "X must hold a number in each place of its rows, got seq"),
+        (
+            [[1, 2], [3, {}]],
+            TypeError,
+            "X must hold numbers, got an object of type dict in row 1, ",
+        ),
+        (
+            [[1, pd.NA], [3, 4]],
+            TypeError,
+            "got an object of type NAType in row 0, column 1: .*Fill",
+        ),
+        (
+            pl.DataFrame({"a": [[1, 2]] * 3, "b": 1}),
+            TypeError,
+            "of type ndarray in row 0, column 0",
+        ),
+        (pd.DataFrame({"a": pd.array([1, None, 3])}), ValueError, "X contains NaN"),
+        ([[1, None], [3, 4]], ValueError, "X contains NaN"),
+        (pd.DataFrame(BLOBS)[[]], ValueError, r"X must have columns, got 0 feature\(s\)"),
+        (pd.DataFrame(BLOBS)[[0, 0]], ValueError, "X must have columns of different names, got 0 "),
+        (np.zeros((4, 2), "V4"), ValueError, r"X must be numeric, got .* \(dtype \|V4\)"),
+        (SPARSE, TypeError, r"X must have dense columns, .*densify it with X.sparse.to_dense\(\)"),
+        (
+            sparse.eye_array(5),
+            TypeError,
+            r"a sparse X of shape \(5, 5\) is .*reduce .*TruncatedSVD",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
+)
+def test_what_is_no_matrix_is_refused_with_what_came_instead(fitted, X, error, message):
+    with pytest.raises(error, match=message):
+        fit(X)
+    with pytest.raises(error, match=message):
+        fitted.predict(X)
+
+
+@pytest.mark.skipif(
+    np.finfo(np.longdouble).max == np.finfo(float).max, reason="a long double is a float64 here"
+)
+def test_a_long_double_beyond_float64_is_refused_without_a_warning_of_numpy():
+    with pytest.raises(ValueError, match="infinity or a value too large"):
+        fit(BLOBS.astype(np.longdouble) * np.longdouble("1e400"))
+
+
 def test_memory_for_eigenvectors_is_asked_for_before_the_graph_is_built(monkeypatch):
     searched = []
     monkeypatch.setattr(found_rows, "search_neighbors", lambda *a: searched.append(a))
@@ -449,3 +530,25 @@ def test_the_warning_of_scales_does_not_turn_on_the_order_of_columns():
     for order in ([0, 1, 2], [1, 0, 2], [2, 0, 1], [1, 2, 0]):
         with pytest.warns(ScaleWarning):
             fit(X[:, order])
+
+
+@pytest.mark.parametrize("value", [1e200, -1.7e308])
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
+def test_a_constant_column_changes_nothing_however_large_it_is(bk, value, affinity):
+    def with_column(value):
+        return bk.asarray(np.column_stack([BLOBS, np.full(len(BLOBS), value)]))
+
+    X = with_column(value)
+    expected = fit(with_column(0), bk.name, affinity=affinity)
+    model = fit(X, bk.name, affinity=affinity)
+    for one, other in zip(arrays(model, X), arrays(expected, with_column(0)), strict=True):
+        np.testing.assert_array_equal(bk.to_numpy(one), bk.to_numpy(other))
+    new = with_column(-value)  # another value there is as far from all fitted rows
+    assert model.predict(new).shape == (len(BLOBS),)
+
+
+def test_an_outlier_that_hides_all_distances_is_refused_with_its_place():
+    X = np.column_stack([BLOBS, np.full(len(BLOBS), 1e200)])
+    X[7, 3] = 2e200
+    with pytest.raises(ValueError, match=r"as large as .* \(column 3, row 7\), so that .* Rescale"):
+        fit(X)

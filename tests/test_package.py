@@ -24,8 +24,9 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The floors of the house: a room imports from rooms on the floors below it, and from itself.
 FLOORS = [
-    {"_checks", "_printable", "_progress", "_version", "_warn", "_writing"},
-    {"backend", "_parameters"},
+    {"_deadline"},
+    {"_checks", "_matrix", "_printable", "_progress", "_version", "_warn", "_writing"},
+    {"backend", "_parameters", "tables"},
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_schema"},
     {"_storage"},

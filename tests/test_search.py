@@ -21,7 +21,7 @@ from specialk_gpu import (
     knn_graph,
 )
 from specialk_gpu._result import NO_POWER
-from specialk_gpu.selection import search
+from specialk_gpu.selection import polishing
 from specialk_gpu.selection.cut_test import Gap
 from specialk_gpu.selection.fragments import RESOLUTIONS, finer_resolutions, resolutions
 from specialk_gpu.selection.polishing import polished
@@ -132,7 +132,7 @@ def test_stages_are_timed():
 
 def test_min_clusters_holds_where_polishing_would_merge(bk, monkeypatch):
     gap = Gap(0.0, (0, 1), 1.0, 1.0, 1.0)
-    monkeypatch.setattr(search, "least_gap", lambda *_: gap)  # no two are separate any more
+    monkeypatch.setattr(polishing, "least_gap", lambda *_: gap)  # no two are separate any more
     for least in (1, 3):
         model = fit_on(bk, FOUR, min_clusters=least)
         assert model.n_clusters_ == least

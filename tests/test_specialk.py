@@ -366,12 +366,12 @@ def test_text_and_dates_are_refused_even_where_they_look_like_numbers(X):
         (BLOBS.astype(complex), ValueError, "Complex data not supported"),
         (sparse.csr_matrix(BLOBS), TypeError, r"sparse X of shape \(180, 3\).*Sparse data was"),
         (sparse.csr_array((60_000, 50_000)), TypeError, r"sparse X of shape \(60000, 50000\)"),
-        (BLOBS[:, 0], ValueError, "Expected 2D array, got 1D array"),
-        (BLOBS[None], ValueError, "Found array with dim 3"),
+        (BLOBS[:, 0], ValueError, r"rows and columns, got shape \(180,\)"),
+        (BLOBS[None], ValueError, r"rows and columns, got shape \(1, 180, 3\)"),
         (BLOBS[:1], ValueError, "minimum of 2 is required"),
         (BLOBS[:, :0], ValueError, "minimum of 1 is required"),
-        ([[1, 2], [3]], ValueError, "inhomogeneous"),
-        (None, ValueError, "Expected 2D array"),
+        ([[1, 2], [3]], ValueError, "rows of one length, got 2 values in place 0"),
+        (None, TypeError, "X must be an array or a data frame"),
     ],
 )
 def test_what_is_no_table_of_numbers_is_refused(X, error, message):
@@ -552,13 +552,18 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
     assert not hasattr(model, "labels_")
 
 
-def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_taken(monkeypatch):
-    module = importlib.import_module("specialk_gpu.spectrum.chebyshev")
+@pytest.mark.parametrize("solver", ["auto", "chebyshev", "lanczos"])
+@pytest.mark.parametrize("n", ["auto", 70])
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_computed(
+    monkeypatch, criterion, n, solver
+):
+    module = importlib.import_module("specialk_gpu._stages")
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
-    monkeypatch.setattr(module, "random_block", lambda *_: pytest.fail("was called"))
+    monkeypatch.setattr(module, "knn_graph_of", lambda *_: pytest.fail("was called"))
     X = np.random.default_rng(0).normal(size=(1200, 3))
-    with pytest.raises(MemoryError, match=r"100 eigenvectors of 1200 rows .*n_components"):
-        SpecialK(backend="numpy", n_components=100, eigen_solver="chebyshev").fit(X)
+    with pytest.raises(MemoryError, match=r"[0-9]+ eigenvectors of 1200 rows .*n_components"):
+        SpecialK(backend="numpy", criterion=criterion, n_components=n, eigen_solver=solver).fit(X)
 
 
 # What moves between host and device ---------------------------------------------------------------

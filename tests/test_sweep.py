@@ -11,7 +11,7 @@ from oracles import readonly
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu import PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
+from specialk_gpu import LimitWarning, PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
 from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 
@@ -173,6 +173,25 @@ def test_full_path_goes_on_after_the_decision(bk):
     watershed = run(bk, D, max_clusters=5, stopping="watershed")
     assert watershed.n_clusters == 2
     assert len(watershed.path) == 5
+
+
+@pytest.mark.parametrize("stopping", ["first", "watershed"])
+@pytest.mark.parametrize("max_clusters", [2, 3, 4, 7, 12])
+@pytest.mark.parametrize("alpha", [1e-30, 0.01, 0.9])
+def test_a_path_accepts_the_chosen_k_and_those_below_it(bk, stopping, max_clusters, alpha):
+    D, _ = blobs(4, m=90, n=160, seed=3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", (LimitWarning, PowerWarning))
+        found = run(
+            bk, D, stopping=stopping, max_clusters=max_clusters, alpha=alpha, full_path=True
+        )
+    for step in found.path:
+        assert step.accepted == (step.k <= found.n_clusters)
+        said = step.reason.partition(":")[0]
+        assert said in ({"accepted", "start"} if step.accepted else {"rejected"})
+    log_p = [step.log_p for step in found.path[1:]]
+    ks = range(2, max_clusters + 1)
+    assert decide(ks, log_p, alpha=alpha, stopping=stopping) == found.n_clusters
 
 
 def test_pairs_of_highest_cut_are_those_tested(bk):

@@ -1,5 +1,6 @@
 """Tables as people have them: headers, row numbers, blanks, text, scales; predict does the same."""
 
+import gzip
 import json
 import shlex
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import numpy as np
 import pandas as pd
 import polars
+import pyarrow
 import pytest
 from scipy import sparse
 
@@ -110,6 +112,168 @@ def test_the_csv_of_a_german_excel_gives_three_clusters_by_the_command_that_the_
     lines = (tmp_path / "l.csv").read_text().splitlines()
     assert lines[0] == "Kunde,label"
     assert [line.split(",")[0] for line in lines[1:]] == [f"K{i:04d}" for i in range(300)]
+
+
+R_FRAME = [[5.1, -0.25, 3], [4.9, 12, 1], [1e-05, 3.5, 2]]  # x, of two words; y; n, whole numbers
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.txt", "x.tsv", "x.csv.gz"])
+@pytest.mark.parametrize("row_names", [("1", "2", "3"), ("12", "7", "9"), ("Mazda RX4", "b", "c")])
+@pytest.mark.parametrize(
+    ("separator", "point", "corner", "quote"),
+    [
+        (" ", ".", None, '"'),  # write.table(x, file)
+        ("\t", ".", None, '"'),  # ..., sep = "\t"
+        ("\t", ".", None, ""),  # ..., quote = FALSE
+        (",", ".", None, '"'),  # ..., sep = ","
+        (";", ",", None, '"'),  # ..., sep = ";", dec = ","
+        (" ", ".", "", '"'),  # ..., col.names = NA
+        (",", ".", "", '"'),  # write.csv(x, file)
+        (";", ",", "", '"'),  # write.csv2(x, file)
+    ],
+)
+def test_what_r_writes_is_read_without_its_row_names(
+    tmp_path, name, row_names, separator, point, corner, quote
+):
+    """R puts names of columns and rows in quotes; `write.table` has no name for the row names."""
+    header = [quote + cell + quote for cell in ("the x", "y", "n")]
+    if corner is not None:
+        header.insert(0, quote + corner + quote)
+    cells = [["5.1", "-0.25", "3"], ["4.9", "12", "1"], ["1e-05", "3.5", "2"]]
+    rows = [
+        [f"{quote}{own}{quote}", *(cell.replace(".", point) for cell in row)]
+        for own, row in zip(row_names, cells, strict=True)
+    ]
+    text = "".join(separator.join(row) + "\n" for row in [header, *rows])
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    with pytest.warns(UserWarning, match=r"^column 1 .* is left out \(to keep it"):
+        found = read_matrix(path)
+    np.testing.assert_array_equal(found, R_FRAME)
+
+
+def test_three_clusters_are_found_in_a_table_of_r_and_new_rows_of_r_are_labelled(
+    tmp_path, run, blobs
+):
+    X, y = blobs
+    rows = [f'"{i + 1}" {a!r} {b!r}' for i, (a, b) in enumerate(X.tolist())]
+    path = write(tmp_path / "x.csv", "\n".join(['"x" "y"', *rows]) + "\n")
+    labels, model = tmp_path / "l.csv", tmp_path / "m.npz"
+    code, out, err = run("fit", path, "--quiet", "--output", labels, "--model", model)
+    assert code == 0
+    assert out.startswith("k = 3 clusters")
+    assert len(err) == 1
+    assert f"column 1 {ROW_NUMBERS}" in err[0]
+    assert same_partition(read_labels(labels), y)
+    few = write(tmp_path / "few.csv", "\n".join(['"x" "y"', *rows[40:70]]) + "\n")
+    assert run("predict", model, few, "--output", tmp_path / "few_l.csv")[0] == 0
+    found = read_labels(tmp_path / "few_l.csv")
+    assert found.tolist() == read_labels(labels)[40:70].tolist()
+
+
+def test_blanks_of_r_are_blanks(tmp_path):
+    path = write(tmp_path / "x.txt", '"a" "b"\n"1" 1 NA\n"2" NA 4\n"3" 2 5\n')
+    with (
+        pytest.warns(UserWarning, match=ROW_NUMBERS),
+        pytest.raises(ValueError, match="blanks, 1 in column 'a', 1 in column 'b'; add --missing"),
+    ):
+        read_matrix(path)
+
+
+def test_the_index_of_a_shuffled_frame_is_left_out_and_can_be_kept(tmp_path, run, blobs):
+    X, y = blobs
+    frame = pd.DataFrame(X, columns=["x", "y"]).sample(frac=1, random_state=0)
+    frame.to_csv(tmp_path / "x.csv")
+    labels = tmp_path / "l.csv"
+    code, out, err = run("fit", tmp_path / "x.csv", "--quiet", "--output", labels)
+    assert code == 0
+    assert out.startswith("k = 3 clusters")
+    assert len(err) == 1
+    assert "column 1 has no name, so that it holds row names, and is left out" in err[0]
+    assert same_partition(read_labels(labels), y[frame.index])
+    options = ["--id-column", "column 1", "--output", labels]
+    assert run("fit", tmp_path / "x.csv", *options)[0] == 0
+    assert [int(x.split(",")[0]) for x in labels.read_text().split()[2:]] == frame.index.tolist()
+    summary = tmp_path / "s.json"
+    assert run("fit", tmp_path / "x.csv", "--columns", "column 1,x", "--summary", summary)[0] == 0
+    assert json.loads(summary.read_text())["preparation"]["columns"] == ["column 1", "x"]
+
+
+def test_the_index_of_two_frames_in_one_is_left_out(tmp_path):
+    frame = pd.DataFrame({"x": [0.5, 1.5, 2.5], "y": [3.0, 1.0, 2.0]})
+    pd.concat([frame, frame]).to_csv(tmp_path / "x.csv")
+    with pytest.warns(UserWarning, match="column 1 has no name, so that it holds row names"):
+        assert read_matrix(tmp_path / "x.csv").shape == (6, 2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ",a\n0.5,1\n2,3\n1,2\n",
+        ",a\n7,1\nNA,3\n1,2\n",
+        ",a\nu,1\n5,3\n1,2\n",
+        ",a,\n7,1,2\n5,3,2\n1,2,4\n",
+    ],
+    ids=["fractions", "a blank", "a stray text", "two columns without a name"],
+)
+def test_a_column_without_a_name_that_could_be_data_is_kept(tmp_path, run, text):
+    path = write(tmp_path / "x.csv", text)
+    code, _, err = run("fit", path, "--missing", "median", "--summary", tmp_path / "s.json")
+    if code:
+        assert "column 'column 1' holds 'u', expected a number (1 such cell)" in err[0]
+    else:
+        found = json.loads((tmp_path / "s.json").read_text())["preparation"]["columns"]
+        assert found[0] == "column 1"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sep=;\na;b\n1,5;2\n3;4,25\n",
+        "\ufeffsep=;\r\na;b\r\n1,5;2\r\n3;4,25\r\n",
+        '"sep=,"\na,b\n1.5,2\n3,4.25\n',
+        "SEP=\t\na\tb\n1.5\t2\n3\t4.25\n",
+        "sep=:\n1.5:2\n3:4.25\n",
+    ],
+)
+def test_the_line_that_tells_excel_the_separator_is_no_row(tmp_path, text):
+    path = write(tmp_path / "x.csv", text)
+    np.testing.assert_array_equal(read_matrix(path), [[1.5, 2], [3, 4.25]])
+
+
+def test_lines_are_numbered_as_in_the_file_after_the_line_of_the_separator(tmp_path):
+    path = write(tmp_path / "x.csv", "sep=;\na;b\n1;2\nx;3\n")
+    with pytest.raises(ValueError, match="line 4, column 'a' holds 'x'"):
+        read_matrix(path)
+    path = write(tmp_path / "x.csv", "sep=;\na;b\n1;2\n\n3;4;5\n")
+    with pytest.raises(ValueError, match=r"line 5 has 3 columns, expected 2 \(separated by ';'\)"):
+        read_matrix(path)
+
+
+def test_a_stated_separator_stays_even_if_another_one_fits_better(tmp_path):
+    path = write(tmp_path / "x.csv", "sep=;\n1,5\n2,25\n")
+    np.testing.assert_array_equal(read_matrix(path), [[1.5], [2.25]])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,2,\n3,4,\n5,6,\n", "line 2 has 3 columns, expected 2"),
+        ("a,b\n1,2,3\n1,5,6\n1,8,9\n", "line 2 has 3 columns, expected 2"),
+        ("a,b\n1,2,3\n4,5\n7,8,9\n2,3,4\n", "line 2 has 3 columns, expected 2"),
+        ("3,1\n1,2,3\n4,5,6\n7,8,9\n", "3, 1, has one cell fewer than the others; set header="),
+    ],
+    ids=["separators at the end", "names that repeat", "ragged rows", "numbers"],
+)
+def test_a_short_first_row_is_no_header_without_row_names(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        read_matrix(write(tmp_path / "x.csv", text))
+
+
+def test_blanks_within_numbers_separate_nothing_in_csv(tmp_path):
+    path = write(tmp_path / "x.csv", "price\n1 234\n2 500\n3 100\n")
+    with pytest.raises(ValueError, match="column 'price' holds '1 234', expected a number"):
+        read_matrix(path)
 
 
 # -- separators, decimals, headers ----------------------------------------------------------------
@@ -346,6 +510,16 @@ def test_columns_that_are_constant_or_nearly_so_are_not_divided_by_zero(tmp_path
     np.testing.assert_allclose(X[:, 1], [0] * 9 + [10 / 3])  # the standard deviation is 3
 
 
+@pytest.mark.parametrize("size", [1e308, 1e-250])
+def test_a_column_whose_squares_leave_float64_is_not_scaled(tmp_path, run, size):
+    frame = pd.DataFrame({"a": size * np.linspace(-1, 1, 10), "b": np.arange(10) ** 2})
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    code, _, err = run("fit", tmp_path / "x.csv", "--scale", "standard")
+    assert (code, len(err)) == (2, 1)
+    assert "column 'a' has entries that are infinite, or too large or too small" in err[0]
+    assert err[0].endswith("add --drop a")
+
+
 def test_predict_gives_new_rows_the_fitted_columns_medians_scale_and_categories(
     tmp_path, run, blobs
 ):
@@ -364,7 +538,8 @@ def test_predict_gives_new_rows_the_fitted_columns_medians_scale_and_categories(
     assert run("predict", tmp_path / "m.npz", tmp_path / "new.csv", *out)[0] == 0
     lines = (tmp_path / "new_labels.csv").read_text().splitlines()
     model = SpecialK.load(tmp_path / "m.npz")
-    del model.feature_names_in_
+    assert model.predict(new).tolist() == [int(line.partition(",")[2]) for line in lines[1:]]
+    del model.feature_names_in_, model.preparation_
     expected = rows[[5, 2, 9]].copy()
     expected[0, 0] = (found["medians"]["a"] - found["center"]["a"]) / found["width"]["a"]
     labels = model.predict(expected)
@@ -496,12 +671,120 @@ def test_control_characters_in_names_never_reach_the_terminal(tmp_path, run):
 def test_a_model_with_damaged_columns_is_refused(tmp_path, run, name, value):
     options = ["--columns", "a", "--missing", "median", "--scale", "standard"]
     fitted(tmp_path, run, FRAME, *options)
-    model = SpecialK.load(tmp_path / "m.npz")
-    model.preparation_ = model.preparation_ | {name: value}
-    model.save(tmp_path / "m.npz")
+    with np.load(tmp_path / "m.npz") as file:
+        arrays = dict(file)
+    content = json.loads(str(arrays["content"]))
+    content["state"]["preparation_"]["value"][name] = value
+    np.savez(tmp_path / "m.npz", **arrays | {"content": np.array(json.dumps(content))})
     code, _, err = run("predict", tmp_path / "m.npz", tmp_path / "x.csv")
     assert (code, len(err)) == (2, 1)
     assert "what the model holds about its columns is damaged, or of another version" in err[0]
+
+
+def test_a_preparation_for_other_columns_than_the_fitted_ones_is_refused(tmp_path, run):
+    fitted(tmp_path, run, FRAME, "--drop", "b", "--one-hot", "c")
+    model = SpecialK.load(tmp_path / "m.npz")
+    model.preparation_ = model.preparation_ | {"one_hot": {"c": ["u", "v", "w"]}}
+    with pytest.raises(ValueError, match="preparation_ gives 4 columns, the fit has 3"):
+        model.save(tmp_path / "n.npz")
+
+
+# -- new rows in Python, for a model of the command line ------------------------------------------
+
+
+@pytest.fixture
+def scaled(tmp_path, run, blobs):
+    """A model of scaled columns, saved by the command line, with its table and its labels."""
+    X, y = blobs
+    frame = pd.DataFrame({"skip": 0.5, "a": 10_000 * X[:, 0], "b": X[:, 1]})
+    fitted(tmp_path, run, frame, "--drop", "skip", "--scale", "standard", "--missing", "drop")
+    model = SpecialK.load(tmp_path / "m.npz")
+    assert same_partition(model.labels_, y)
+    return model, frame
+
+
+FORMS = {
+    "pandas": lambda frame: frame,
+    "columns used": lambda frame: frame[["a", "b"]],
+    "Float64": lambda frame: frame.convert_dtypes(),
+    "objects": lambda frame: frame.astype(object),
+    "polars": lambda frame: polars.from_dict(frame.to_dict("list")),
+    "pyarrow": lambda frame: pyarrow.table(frame.to_dict("list")),
+    "array": lambda frame: frame.to_numpy(),
+    "array of the columns used": lambda frame: frame[["a", "b"]].to_numpy(),
+    "list": lambda frame: frame.to_numpy().tolist(),
+    "numbered frame": lambda frame: pd.DataFrame(frame.to_numpy()),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_new_rows_in_python_are_prepared_as_the_fitted_ones(scaled, form):
+    model, frame = scaled
+    X = FORMS[form](frame)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    shares = model.predict_proba(X)
+    np.testing.assert_array_equal(shares.argmax(axis=1), model.labels_)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+
+
+def test_the_index_in_a_data_frame_of_new_rows_is_left_out_with_a_warning(scaled):
+    model, frame = scaled
+    frame = frame.reset_index(names="Unnamed: 0")  # as pandas reads what it has written
+    with pytest.warns(UserWarning, match=f"column 'Unnamed: 0' {ROW_NUMBERS}"):
+        np.testing.assert_array_equal(model.predict(frame), model.labels_)
+
+
+def test_rows_with_blanks_that_the_fit_drops_have_no_label(scaled):
+    model, frame = scaled
+    frame = frame.copy()
+    frame.loc[[3, 9], "a"] = np.nan
+    left_out = "2 rows with blanks are left out, and labelled -1"
+    for X in (frame, frame.to_numpy()):
+        with pytest.warns(UserWarning, match=left_out):
+            labels = model.predict(X)
+        assert labels[[3, 9]].tolist() == [-1, -1]
+        assert np.delete(labels, [3, 9]).tolist() == np.delete(model.labels_, [3, 9]).tolist()
+    with pytest.warns(UserWarning, match=left_out):
+        shares = model.predict_proba(frame)
+    assert np.flatnonzero(np.isnan(shares).all(axis=1)).tolist() == [3, 9]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f[["b", "a"]], "columns must be those of the fit, a, b, got b, a"),
+        (lambda f: f[["a"]], "columns must be those of the fit, a, b, got a"),
+        (lambda f: f.assign(c=1.5), "columns must be those of the fit, a, b, got a, b, c"),
+        (lambda f: f[["a"]].to_numpy(), "expected 2 columns, as in the fit, got 1"),
+        (lambda f: f.assign(a="x"), r"column 'a' holds 'x', expected a number \(300 such cells\)"),
+        (lambda f: f.to_numpy()[0], r"expected a data frame or an array of .* got shape \(3,\)"),
+        (lambda f: f.to_numpy().astype(str), "expected numbers, got dtype <U"),
+        (lambda f: sparse.csr_array(f.to_numpy()), "expected a data frame or an array of"),
+    ],
+)
+def test_rows_that_cannot_be_prepared_are_refused_and_not_predicted(scaled, change, message):
+    model, frame = scaled
+    with pytest.raises(
+        ValueError, match=f"X cannot be prepared as the fitted table was: .*{message}"
+    ):
+        model.predict(change(frame))
+
+
+def test_categories_need_names_of_columns(tmp_path, run):
+    fitted(tmp_path, run, FRAME, "--one-hot", "c", "--drop", "b")
+    model = SpecialK.load(tmp_path / "m.npz")
+    for frame in (FRAME, FRAME.astype({"c": "category"}), polars.from_dict(FRAME.to_dict("list"))):
+        assert model.predict(frame).tolist() == model.labels_.tolist()
+    with pytest.raises(ValueError, match="columns of text need a data frame with names of columns"):
+        model.predict(FRAME.to_numpy())
+
+
+def test_a_new_fit_forgets_what_the_command_line_has_prepared(scaled, blobs):
+    model, _ = scaled
+    X, y = blobs
+    model.fit(X)
+    assert not hasattr(model, "preparation_")
+    assert same_partition(model.predict(X), y)
 
 
 # -- other kinds of files -------------------------------------------------------------------------

@@ -49,8 +49,7 @@ def map_tiles(
             step = max(smallest, size // 2)
             continue
         start = rows.stop
-        if stage:
-            report_progress(stage, start, n_rows)
+        report_progress(stage, start, n_rows)
     return results
 
 

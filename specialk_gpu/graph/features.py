@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 
-__all__ = ["METRICS", "features", "in_metric", "unit_rows", "within_range"]
+__all__ = ["METRICS", "features", "in_metric", "unit_rows", "values_of_constants", "within_range"]
 
 METRICS = ("euclidean", "cosine")
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
@@ -112,3 +112,14 @@ def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
         return X, 1.0
     unit = 2.0 ** min(math.frexp(largest)[1], 1023)
     return X.astype(np.float64) / unit, unit
+
+
+def values_of_constants(bk: Backend, X: Array) -> Array | None:
+    """Return the value of each constant column, and 0 for the others; None if none is constant.
+
+    Constant columns add nothing to a distance, so large ones may be subtracted, where they would
+    make `within_range` divide the other columns too.
+    """
+    xp = bk.xp
+    constant = (X[:1] == X).all(axis=0)
+    return xp.where(constant, X[0], 0) if bool(constant.any()) else None  # host waits

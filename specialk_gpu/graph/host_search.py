@@ -24,6 +24,7 @@ TREE_SPARE = 2  # rows requested from a tree beyond k and the row itself
 DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doubt
 CELL_ROUNDS = 3  # k-means iterations that form the cells
 TILE_ROWS = 1024
+SORTED_PAIRS = 2**20  # pairs that are sorted together: all at once would take seconds
 MOST = 32  # pairs that may be measured, on average, for each neighbour to find
 
 
@@ -162,11 +163,22 @@ def nearest_by_pairs(
     if not all(found):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
-    by_row = np.lexsort((rough, rows))
-    rows, others, rough = rows[by_row], others[by_row], rough[by_row]
-    limits = sure_limit(rough[np.searchsorted(rows, np.arange(m)) + k - 1], d)
-    near = rough <= limits[rows]
-    return nearest_of_pairs(given, m, k, rows[near], rows[near], others[near])
+    step = -(-m // -(-rows.size // SORTED_PAIRS))  # rows that are ranked together
+    by_block = np.argsort((rows // step).astype(np.int16), kind="stable")  # sorts by radix
+    ends = np.cumsum(np.bincount(rows // step))
+
+    def rank(block: int) -> tuple[np.ndarray, np.ndarray]:
+        first, stop = block * step, min((block + 1) * step, m)
+        own = by_block[ends[block - 1] if block else 0 : ends[block]]
+        own = own[np.lexsort((rough[own], rows[own]))]
+        row, own_rough = rows[own] - first, rough[own]
+        limits = sure_limit(own_rough[np.searchsorted(row, np.arange(stop - first)) + k - 1], d)
+        near = own_rough <= limits[row]
+        own, row = own[near], row[near]
+        return nearest_of_pairs(given, stop - first, k, row, rows[own], others[own])
+
+    sq, numbers = zip(*map_chunks(rank, range(len(ends))), strict=True)
+    return np.concatenate(sq), np.concatenate(numbers)
 
 
 def _cells_of_rows(

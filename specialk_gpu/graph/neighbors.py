@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from specialk_gpu._checks import as_integer
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features, within_range
+from specialk_gpu.graph.features import features, values_of_constants, within_range
 from specialk_gpu.graph.rows import Neighbors, Rows
 from specialk_gpu.graph.search import search_new_rows
 
@@ -99,6 +99,12 @@ def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> 
     n_neighbors = as_integer("n_neighbors", n_neighbors, 1, m, "the number of rows")
     # The scale comes from X alone, so that a large query does not make other distances vanish.
     near_X, unit = within_range(bk, X)
+    if unit > 1 and (centre := values_of_constants(bk, X)) is not None:
+        most = np.finfo(queries.dtype).max
+        with np.errstate(over="ignore"):
+            queries = xp.clip(queries - centre, -most, most)
+        X = X - centre
+        near_X, unit = within_range(bk, X)
     with np.errstate(over="ignore"):
         scaled = queries if unit == 1 else queries.astype(np.float64) / unit
         far = xp.abs(scaled).max(axis=1) >= FAR

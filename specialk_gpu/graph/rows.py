@@ -13,7 +13,7 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.duplicates import duplicate_groups, first_members
-from specialk_gpu.graph.features import within_range
+from specialk_gpu.graph.features import values_of_constants, within_range
 from specialk_gpu.graph.search import search_neighbors
 
 __all__ = ["Neighbors", "Rows"]
@@ -82,10 +82,14 @@ class Rows:
     def _scaled(self) -> tuple[Rows | None, float]:
         """The rows divided by a power of two, so that squares stay finite, and this number.
 
-        The rows are None if the number is 1.
+        If that number is large, constant columns are subtracted first. The rows are None if
+        nothing changes.
         """
-        X, unit = within_range(backend_of(self.X), self.X)
-        return (None if unit == 1 else Rows(X)), unit
+        bk, centre = backend_of(self.X), None
+        X, unit = within_range(bk, self.X)
+        if unit > 1 and (centre := values_of_constants(bk, self.X)) is not None:
+            X, unit = within_range(bk, self.X - centre)
+        return (None if unit == 1 and centre is None else Rows(X)), unit
 
     def in_range(self) -> tuple[Array, float]:
         """Return the result of `within_range`."""
@@ -105,8 +109,8 @@ class Rows:
         squares, indices, n_redone = rows._nearest(n_neighbors)
         if unit != 1 and int((squares == 0).sum()) > rows.n_equal(n_neighbors):
             msg = (
-                f"X has entries as large as {unit:.3g}, so that the distances between some rows "
-                "vanish by rounding. Rescale X, or remove the outliers."
+                f"X has entries as large as {unit:.3g}{_place(rows.X)}, so that the distances "
+                "between some rows vanish by rounding. Rescale X, or remove the outliers."
             )
             raise ValueError(msg)
         distances = xp.sqrt(squares)
@@ -144,6 +148,13 @@ class Rows:
         xp = backend_of(self.X).xp
         sizes = xp.bincount(self.groups[1])
         return int((sizes * xp.minimum(sizes - 1, k)).sum())
+
+
+def _place(X: Array) -> str:
+    """Return where the largest entry is."""
+    xp = backend_of(X).xp
+    row, column = divmod(int(xp.abs(X).argmax()), X.shape[1])
+    return f" (column {column}, row {row})"
 
 
 def _with_duplicates(

@@ -118,6 +118,13 @@ def _powerless(model: Fitted) -> bool:
     return any(step.reason == NO_POWER for step in model.path_)
 
 
+def _out_of_time(model: Fitted) -> bool:
+    """Return whether `time_limit` ended the search before it had come to a decision."""
+    path = model.path_
+    decided = path.criterion == "zz_top" and settings(model).stopping == "first"
+    return path.is_cut_short and not (decided and not path[-1].accepted)
+
+
 ADDED = {"clear": ", clearly", "no power": "?", "no split": ": no split found"}  # to the headline
 NO_SPLIT = (
     "No split was found. That can mean one cluster, but also too few rows, clusters that overlap, "
@@ -147,6 +154,9 @@ def verdict(model: Fitted) -> tuple[str, str]:
         return "given", f"{counted(k, 'cluster')} {was} asked for; the number was not tested."
     if model.limit_reached_:
         return "limit", f"The search ended at {k} clusters, the most allowed. There may be more."
+    if _out_of_time(model):
+        found = f"{counted(k, 'cluster')} {'was' if k == 1 else 'were'} found"
+        return "limit", f"{found} when the time limit ended the search. There may be more."
     if k == 1 and _powerless(model):
         return "no power", (
             "No split was accepted, but no split could have been accepted: there are too few rows "
@@ -158,7 +168,8 @@ def verdict(model: Fitted) -> tuple[str, str]:
         return "given", "min_clusters does not allow fewer clusters; this number was not tested."
     if model.path_.criterion == "zz_top" and given.stopping == "watershed":
         words = f"Certainty (1 minus the ZZ Top Bound) drops most after k = {k}."
-        sure = own is not None and own.accepted and beyond is not None and beyond.log_p > -0.1
+        sure = own is not None and own.log_p <= math.log(given.alpha)
+        sure = sure and beyond is not None and beyond.log_p > -0.1
         words = f"{words} {NO_SPLIT}" if k == 1 else words
         return (clear if sure else "close"), words
     words = NO_SPLIT if k == 1 else _told(model, own)
@@ -228,6 +239,9 @@ def doubts(model: Fitted) -> list[tuple[str, str]]:
     out = []
     if model.limit_reached_:
         out.append((f"The search ended at max_clusters={k}.", "Allow more clusters."))
+    if _out_of_time(model):
+        found = "The time limit ended the search."
+        out.append((found, "Allow more time (time_limit), or cluster a sample of the rows."))
     if given.n_clusters is None and _powerless(model):
         if cut:
             rows = model.labels_ if model._distinct is None else model._distinct

@@ -35,6 +35,9 @@ _PARTS = {
 }
 
 
+KINDS = {"buif": "real numbers", "iu": "whole numbers", "SU": "text"}  # of arrays, by dtype
+
+
 def read_npy(stream: IO[bytes], size: int, kinds: str = "buif") -> np.ndarray:
     """Read one array in NumPy's format.
 
@@ -69,7 +72,7 @@ def read_npy(stream: IO[bytes], size: int, kinds: str = "buif") -> np.ndarray:
     if dtype.hasobject:
         raise ValueError(_PICKLED)
     if dtype.kind not in kinds:
-        msg = f"expected real numbers, got dtype {dtype}"
+        msg = f"expected {KINDS[kinds]}, got dtype {dtype}"
         raise ValueError(msg)
     promised, held = math.prod(shape) * dtype.itemsize, size - stream.tell()
     if promised != held or any(side < 0 for side in shape):

@@ -20,16 +20,33 @@ _BLANKS = frozenset(
     ["", "na", "n/a", "#n/a", "<na>", "#nv", "nan", "null", "none", "?", "-", "--", "."]
 )
 _COMMA = re.compile(r"\s*[+-]?(\d+,\d*|,\d+)([eE][+-]?\d+)?\s*")
+_STATED = re.compile(r'"?sep=([^\w"\r\n])"?\s*', re.IGNORECASE)  # the first line, for Excel
 _INTEGER = re.compile(r"\s*\d{1,9}\s*")
 _FRACTION = re.compile(r"\s*[+-]?(\d+\.\d*|\d*\.\d+|\d+(\.\d*)?[eE][+-]?\d+)([eE][+-]?\d+)?\s*")
 
 
 class Dialect(NamedTuple):
-    """How to read a table: its separator, its decimal sign, and whether it begins with names."""
+    """How to read a table.
+
+    Attributes
+    ----------
+    separator : str
+        What stands between two cells.
+    comma : bool
+        Whether decimals follow a comma.
+    header : bool
+        Whether the first row holds names.
+    row_names : bool
+        Whether the header has no cell for the first column, as `write.table` of R writes it.
+    skipped : int
+        The number of lines before the first row: 1 if a line ``sep=;`` states the separator.
+    """
 
     separator: str
     comma: bool
     header: bool
+    row_names: bool
+    skipped: int
 
 
 def parse_rows(lines: Sequence[str], separator: str) -> list[list[str]]:
@@ -75,16 +92,37 @@ def dialect_of(lines: Sequence[str], ending: str, header: bool | None) -> Dialec
     ValueError
         If the first row could be names as well as numbers.
     """
-    candidates = {separator: parse_rows(lines, separator) for separator in SEPARATORS[ending]}
+    stated = _STATED.fullmatch(lines[0]) if lines else None
+    if stated:
+        lines = lines[1:]
+    separators = stated[1] if stated else SEPARATORS[ending]
+    if not stated and all(line.startswith('"') for line in lines if line.strip()):
+        separators += " "  # names of columns and rows in quotes: `write.table` of R
+    candidates = {separator: parse_rows(lines, separator) for separator in separators}
     scores = {separator: _score(rows, separator) for separator, rows in candidates.items()}
-    separator = max(SEPARATORS[ending], key=scores.__getitem__)  # the first of equals
+    separator = max(separators, key=scores.__getitem__)  # the first of equals
     rows = candidates[separator]
+    lacks_one = _lacks_one(rows)
     comma = separator != "," and any(
         _COMMA.fullmatch(cell) for row in rows[1:] or rows for cell in row
     )
     if header is None:
-        header = bool(rows) and _is_header(rows, lines, comma=comma)
-    return Dialect(separator, comma, header)
+        header = bool(rows) and _is_header(rows, lines, comma=comma, lacks_one=lacks_one)
+    return Dialect(separator, comma, header, header and lacks_one, int(stated is not None))
+
+
+def _lacks_one(rows: list[list[str]]) -> bool:
+    """Return whether the first row has one cell fewer than the others, which begin with names.
+
+    At least two others are needed to tell. Where all end in a separator, no name is lacking.
+    """
+    body = rows[1:-1]  # the last row may be cut off
+    names = {row[0] for row in body}
+    return (
+        len(body) == len(names) > 0
+        and all(len(row) == len(rows[0]) + 1 for row in body)
+        and any(row[-1].strip() for row in body)
+    )
 
 
 def _score(rows: list[list[str]], separator: str) -> tuple[float, float, int]:
@@ -95,6 +133,7 @@ def _score(rows: list[list[str]], separator: str) -> tuple[float, float, int]:
     width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
     if width == 1:
         return 0.0, 0.0, 0
+    count += _lacks_one(rows)
     cells = [cell for row in rows[1:] or rows for cell in row]
     numbers = sum(is_blank(cell) or is_number(cell, comma=separator != ",") for cell in cells)
     return count / len(rows), numbers / len(cells), width
@@ -138,7 +177,9 @@ def is_number(cell: str, *, comma: bool = False) -> bool:
     return "_" not in cell
 
 
-def _is_header(rows: list[list[str]], lines: Sequence[str], *, comma: bool) -> bool:
+def _is_header(
+    rows: list[list[str]], lines: Sequence[str], *, comma: bool, lacks_one: bool
+) -> bool:
     """Decide whether the first row holds names; raise a ValueError if it could be both."""
     first, body = rows[0], [row for row in rows[1:] if len(row) == len(rows[0])]
     blanks = [is_blank(cell) for cell in first]
@@ -147,6 +188,10 @@ def _is_header(rows: list[list[str]], lines: Sequence[str], *, comma: bool) -> b
         return False
     if not any(numbers):
         return True
+    if lacks_one:
+        if not all(numbers):
+            return True
+        _ask(f"its first row, {_shortened(first)}, has one cell fewer than the others")
     if not all(numbers):
         if not first[0].strip() and all(numbers[1:]) and _row_numbers(body):
             return True  # `,0,1`: the names that pandas gives, above its row numbers

@@ -34,8 +34,8 @@ from specialk_gpu._writing import replacing
 from specialk_gpu.io.arrays import read_idx_array, read_npy, read_npz
 from specialk_gpu.io.matrix_market import read_matrix_market
 from specialk_gpu.io.parquet import read_parquet
-from specialk_gpu.io.table import AsText, Table, leave_out_row_numbers, no_text, refuse_faults
 from specialk_gpu.io.text import read_delimited
+from specialk_gpu.tables.table import AsText, Table, leave_out_row_numbers, no_text, refuse_faults
 
 __all__ = ["LABEL_FORMATS", "MATRIX_FORMATS"]
 __all__ += [
@@ -65,8 +65,9 @@ def read_matrix(
     (``-idx3-ubyte``, also ``.gz``), whose images are flattened to rows.
 
     In text, the separator (comma, semicolon, tab, ``|``; in ``.txt`` blanks too) and the decimal
-    sign are found out. A column that counts the rows, and has no name or one such as "index" or
-    "id", is left out, with a warning.
+    sign are found out; a first line ``sep=;`` states the separator. Row names and row numbers are
+    left out, with a warning: a column that counts the rows and has no name or one such as "index"
+    or "id", and a first column that alone has no name and holds whole numbers or text.
 
     Parameters
     ----------

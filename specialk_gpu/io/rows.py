@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu.io.choice import Choice
+from specialk_gpu._result import ScaleWarning
+from specialk_gpu._stages import unequal_spreads
+from specialk_gpu._warn import warn
 from specialk_gpu.io.files import is_table, named, read_matrix, read_table
-from specialk_gpu.io.preparation import Preparation, Prepared
-from specialk_gpu.io.table import (
+from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.preparation import Preparation, Prepared
+from specialk_gpu.tables.table import (
+    FEWEST_ROWS,
     Table,
     leave_out_row_numbers,
+    listed,
+    option,
     refuse_faults,
-    warn_of_ids,
-    warn_of_scales,
 )
 
 __all__ = ["read_new_rows", "read_rows"]
@@ -70,9 +75,9 @@ def read_rows(
             return None, _as_it_is(table.X)
         preparation, prepared = Preparation.fit(table, choice)
         if is_table(path):
-            warn_of_ids(table, choice.named)
+            _warn_of_ids(table, choice.named)
             if not choice.scale:
-                warn_of_scales(table)
+                _warn_of_scales(table)
         return preparation, prepared
 
 
@@ -114,3 +119,54 @@ def read_new_rows(
         if is_table(path) and table.header:
             leave_out_row_numbers(table, preparation.columns)
         return preparation.apply(table)
+
+
+def _warn_of_ids(table: Table, wanted: Collection[str]) -> None:
+    """Warn of columns that may be ids: whole numbers, no two of them equal.
+
+    Parameters
+    ----------
+    table : Table
+        The table.
+    wanted : collection of str
+        Columns that the user has named.
+    """
+    if table.X.shape[0] < FEWEST_ROWS or len(table.names) < 2:
+        return
+    found = []
+    for j, name in enumerate(table.names):
+        column = table.X[:, j]
+        few = column[:1000]  # enough to see for most columns
+        if name in wanted or name in table.faults or len(np.unique(few)) < len(few):
+            continue
+        with np.errstate(invalid="ignore"):
+            whole = bool((column == np.trunc(column)).all())
+        if whole and len(np.unique(column)) == len(column):
+            found.append(name)
+    if found:
+        noun = "column" if len(found) == 1 else "columns"
+        verb = "is" if len(found) == 1 else "are"
+        warn(
+            f"{noun} {listed(found)} may be ids, for all values are different whole numbers, but "
+            f"{verb} used: leave out by {option('--drop', found)}, or keep by --columns",
+            UserWarning,
+        )
+
+
+def _warn_of_scales(table: Table) -> None:
+    """Warn by name of columns whose spreads differ a hundredfold, by the estimator's rule.
+
+    Parameters
+    ----------
+    table : Table
+        The table, whose columns are not scaled.
+    """
+    found = unequal_spreads(table.X.astype(np.float64))
+    if found:
+        wide, narrow = table.names[found.widest], table.names[found.narrowest]
+        warn(
+            f"the columns have very different spreads: a standard deviation of {found.largest:,.5g}"
+            f" in {wide!r}, and of {found.smallest:,.5g} in {narrow!r}. The clusters are those of "
+            f"the widest columns alone: consider --scale standard, or {option('--drop', [wide])}",
+            ScaleWarning,
+        )

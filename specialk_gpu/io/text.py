@@ -19,7 +19,7 @@ from typing import Any, TextIO, cast
 import numpy as np
 
 from specialk_gpu.io.dialect import NAMES, Dialect, dialect_of, is_blank, is_number
-from specialk_gpu.io.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
+from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
 
 __all__ = ["load_numbers", "read_delimited", "text_lines"]
 
@@ -131,12 +131,13 @@ def read_delimited(
         If the table has no rows, or a row is too long or too short.
     """
     dialect = dialect_of(_sample(text_lines(path)), ending, header)
-    line, cells = next(_rows(text_lines(path), dialect.separator), (0, []))
+    skipped = dialect.skipped
+    line, cells = next(_rows(text_lines(path), dialect.separator, skipped), (0, []))
     if dialect.header:
-        names, unnamed = unique_names(cells)
+        names, unnamed = unique_names(["", *cells] if dialect.row_names else cells)
+        skipped = line
     else:
         names, unnamed = [str(i + 1) for i in range(len(cells))], set()
-    skipped = line if dialect.header else 0
     texts = as_text(names, header=dialect.header)
     if not texts:
         X = _only_numbers(path, dialect, skipped)
@@ -145,9 +146,7 @@ def read_delimited(
             blanks = np.isnan(X).sum(axis=0)
             table.faults = {names[j]: Fault(int(blanks[j])) for j in np.flatnonzero(blanks)}
             return table
-    body = itertools.dropwhile(
-        lambda row: row[0] <= skipped, _rows(text_lines(path), dialect.separator)
-    )
+    body = _rows(text_lines(path), dialect.separator, skipped)
     table = _by_cell(body, names, texts, dialect)
     table.header, table.unnamed = dialect.header, unnamed
     return table
@@ -165,15 +164,16 @@ def _sample(lines: Iterable[str]) -> list[str]:
     return sample
 
 
-def _rows(lines: Iterable[str], separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line number, cells) for every row that is not empty."""
+def _rows(lines: Iterable[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
+    """Yield (line number, cells) for every row that is not empty, without the first lines."""
+    lines = itertools.islice(lines, skipped, None)
     blank = separator == " "
     if blank:
         lines = (line.strip(" \t\r\n") + "\n" for line in lines)
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=blank)
     for cells in reader:
         if cells:
-            yield reader.line_num, cells
+            yield skipped + reader.line_num, cells
 
 
 def _only_numbers(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from specialk_gpu._deadline import check
 from specialk_gpu.backend.typing import Array, Backend, Memory
 from specialk_gpu.lloyd.seeding import (
     Points,
@@ -90,6 +91,7 @@ def lloyd(
     labels = xp.empty((ks.size, points.X.shape[0]), dtype=np.int32)  # of the winners
     total = points.sq_norms.sum()  # scale of the rounding error of an inertia
     for i in range(1, int(limit.max()) + 1):
+        check()
         now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
         if i == 1:
             total, state = _first_transfer_of_runs(bk, total, now.state)

@@ -11,6 +11,7 @@ from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
+from specialk_gpu._deadline import check
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.cpu.threads import one_blas_thread
 from specialk_gpu.backend.typing import Array, Backend
@@ -126,6 +127,7 @@ def _kmeans_plus_plus_batch(
     draws = bk.asarray(_draws(ks, n_init, rngs))
     nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
+        check()
         place = int(np.searchsorted(sizes, c, side="right"))  # runs from here on have more centres
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
         chosen[place:, c], nearest = _draw_centers(points, nearest, draws[c - 1, place:])

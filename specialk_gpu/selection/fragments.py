@@ -9,7 +9,14 @@ from specialk_gpu.backend.typing import Array
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 from specialk_gpu.spectrum.embedding import embed
 
-__all__ = ["COLUMNS", "RESOLUTIONS", "Resolution", "finer_resolutions", "fragments", "resolutions"]
+__all__ = [
+    "RESOLUTIONS",
+    "Resolution",
+    "finer_resolutions",
+    "fragments",
+    "n_eigenvectors",
+    "resolutions",
+]
 
 ROWS_EACH = 12  # smallest mean number of rows of a fragment
 COLUMNS = 50  # columns of D that are used
@@ -71,6 +78,12 @@ def finer_resolutions(done: list[Resolution], m: int, found: int) -> list[Resolu
     if SPARE * found <= finest or finest >= most:
         return []
     return [Resolution(signed=True, n_fragments=min(2 * finest, most))]
+
+
+def n_eigenvectors(wanted: list[Resolution], m: int) -> int:
+    """Return how many eigenvectors of m rows the fragments of some resolutions are made from."""
+    most = max((one.n_fragments if one.signed else COLUMNS for one in wanted), default=1)
+    return max(1, min(most, m - 1))
 
 
 def fragments(values: Array, vectors: Array, wanted: Resolution, seed: int) -> tuple[Array, int]:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specialk_gpu._deadline import check
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -285,6 +286,7 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
         gaps.alone |= lonely_nodes(parts, node, alive)
     gaps.look({pair for node in alive.tolist() for pair in gaps.strongest(node, alive)}, alive)
     while len(alive) > 1:
+        check()
         log_p[len(alive) - 1], ratio[len(alive) - 1] = gaps.level(alive)
         fresh, levels = set(), []
         for a, b in _merging_round(gaps, alive):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+from specialk_gpu._deadline import OutOfTime
 from specialk_gpu._result import (
     NO_POWER,
     CalibrationWarning,
     Candidate,
     LimitWarning,
     PowerWarning,
+    TimeLimitWarning,
 )
 from specialk_gpu._warn import warn
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -22,6 +24,7 @@ __all__ = [
     "warn_of_many_clusters",
     "warn_of_the_limit",
     "warn_of_the_test",
+    "warn_of_the_time",
 ]
 
 TRIED_ROWS, TRIED_ENTRIES = 60, 10  # the smallest graphs that the test was calibrated on
@@ -89,6 +92,19 @@ def reason_by_bound(
     return "rejected: the bound of this pair is above alpha; the two may be one cluster"
 
 
+def reason_of_sweep(step: Candidate, chosen: int, stopping: str) -> str:
+    """Return the reason of a row of the paper's sweep, once k is chosen."""
+    tested = step.reason.startswith(("accepted: every", "rejected:"))
+    if not tested or (step.reason == NO_POWER and step.k > chosen):
+        return step.reason
+    if stopping == "watershed":
+        verdict = "accepted" if step.k <= chosen else "rejected"
+        return f"{verdict}: certainty (1 minus the bound) drops most after k = {chosen}"
+    if step.k > chosen and step.reason.startswith("accepted"):
+        return "rejected: a smaller k was rejected, though every pair's bound is at most alpha"
+    return step.reason
+
+
 def warn_of_the_test(graphs: CutGraphs, alpha: float, *, powerless: bool) -> None:
     """Warn that no split can be accepted, and what would help; or that p may be wrong."""
     S = graphs.near.S
@@ -128,6 +144,11 @@ def warn_of_the_limit(limit: int, cause: str) -> None:
     warn(
         f"the search ended at max_clusters={limit}, and {cause}. Raise max_clusters.", LimitWarning
     )
+
+
+def warn_of_the_time(end: OutOfTime, known: str) -> None:
+    """Warn that the time limit ended the search, and say what is `known`."""
+    warn(f"{end}. {known} Raise time_limit, or cluster a sample of the rows.", TimeLimitWarning)
 
 
 def warn_of_many_clusters(k: int, n_rows: int) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
+from specialk_gpu._deadline import check
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
+from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.cut_test import least_gap
+from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.walks import CutGraph, prepare_walks, walk
 
-__all__ = ["membership", "polished"]
+__all__ = ["membership", "polished", "polished_tree"]
 
 POLISHES = 3  # rounds
+KEPT_SHARE = 0.5  # polishing leaves each cluster at least this share of its rows
 
 
 def polished(
@@ -41,6 +46,7 @@ def polished(
     shares = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
     at_first = xp.bincount(labels, minlength=k) if kept else 0
     for _ in range(rounds):
+        check()
         found = _walk_or_stay(graph, labels, k)
         new = found.argmax(axis=1).astype(np.int32)
         counts = xp.bincount(new, minlength=k)
@@ -50,9 +56,67 @@ def polished(
     return labels, shares
 
 
+def polished_tree(
+    graphs: CutGraphs, tree: Tree, k: int, least: int, log_alpha: float, *, polish: bool = True
+) -> tuple[Tree, Array, list[float]]:
+    """Polish the k clusters of a tree; merge, down to `least`, while a gap is no longer clear.
+
+    If nothing may be merged, and polishing makes the gaps less clear, the clusters stay as they
+    were. Without `polish` they stay so too, and are not tested again.
+
+    Returns the tree of the polished clusters, for all rows; the shares of walks (m, k'), in the
+    order of its clusters; and the log p of each level that was given up.
+    """
+    bk = backend_of(tree.leaf)
+    xp = bk.xp
+    cluster, own = tree.clusters(k), float(tree.log_p[k - 1])
+    gaps: list[float] = []
+    before = tree.labels(k)
+    if polish:
+        labels, shares = polished(graphs.near, before, k, kept=KEPT_SHARE)
+    else:
+        labels, shares = before, _walk_shares(graphs.near, before, k)
+    while k > 1 and polish:
+        gap = least_gap(graphs, labels, k)
+        if k == least and not gaps and gap.log_p > max(own, log_alpha):
+            labels, shares = polished(graphs.near, before, k, rounds=0)
+            break
+        own = gap.log_p
+        if own <= log_alpha or k == least:
+            break
+        gaps.append(gap.log_p)
+        k -= 1
+        united = np.arange(k + 1, dtype=np.int32)
+        united[gap.pair[1]] = gap.pair[0]
+        united[united > gap.pair[1]] -= 1
+        cluster = united[cluster]
+        labels, before = (bk.asarray(united)[x] for x in (labels, before))
+        labels, shares = polished(graphs.near, labels, k, kept=KEPT_SHARE)
+    leaf = tree.leaf
+    moved = xp.flatnonzero(labels != before)
+    if moved.size:
+        near = walk(graphs.near, leaf, tree.n_leaves)[moved]
+        inside = bk.asarray(cluster) == labels[moved][:, None]
+        leaf = leaf.copy()
+        leaf[moved] = xp.where(inside, near, -1.0).argmax(axis=1).astype(np.int32)
+    tree, kept = tree.regrouped(graphs.spread(leaf), cluster)
+    if k > 1:
+        tree.log_p[k - 1] = own
+    for level, gap in enumerate(reversed(gaps), start=k + 1):
+        tree.log_p[level - 1] = gap
+    column = np.empty(k, dtype=np.int64)
+    column[tree.clusters(k)] = cluster[kept]
+    return tree, graphs.spread(shares)[:, bk.asarray(column)], gaps
+
+
 def membership(W: Sparse, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    shares = _walk_or_stay(prepare_walks(W), labels, k)
+    return _walk_shares(prepare_walks(W), labels, k)
+
+
+def _walk_shares(graph: CutGraph, labels: Array, k: int) -> Array:
+    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
+    shares = _walk_or_stay(graph, labels, k)
     return shares / shares.sum(axis=1, keepdims=True)
 
 

@@ -9,21 +9,22 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from specialk_gpu._deadline import OutOfTime, during, lift_limit
 from specialk_gpu._progress import Clock
 from specialk_gpu._result import (
     NO_POWER,
+    TIME_IS_UP,
     Candidate,
     SelectionPath,
 )
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.cut_test import least_gap
 from specialk_gpu.selection.fragments import (
-    COLUMNS,
     Resolution,
     finer_resolutions,
     fragments,
+    n_eigenvectors,
     resolutions,
 )
 from specialk_gpu.selection.jumps import log_p_of_level
@@ -33,9 +34,9 @@ from specialk_gpu.selection.messages import (
     warn_of_many_clusters,
     warn_of_the_limit,
     warn_of_the_test,
+    warn_of_the_time,
 )
-from specialk_gpu.selection.polishing import polished
-from specialk_gpu.selection.walks import walk
+from specialk_gpu.selection.polishing import polished, polished_tree
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
 __all__ = ["Found", "merged_trees", "search"]
@@ -43,7 +44,6 @@ __all__ = ["Found", "merged_trees", "search"]
 T = TypeVar("T")
 R = TypeVar("R")
 SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel threads
-KEPT_SHARE = 0.5  # polishing leaves each cluster at least this share of its rows
 LEVELS_SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
@@ -105,6 +105,9 @@ def search(
     clusters, the one with the least p is taken. Then each row moves to the cluster where most
     walks from it end, and the clusters are tested again.
 
+    A time limit ends the search with the resolutions that are merged completely; the clusters are
+    then not polished.
+
     Parameters
     ----------
     graphs : CutGraphs
@@ -136,32 +139,24 @@ def search(
     LimitWarning
         If `max_clusters` ended the search, or if there are more clusters than the
         square root of the number of rows.
+    TimeLimitWarning
+        If the time limit of the fit ended the search.
     """
     m, log_alpha = graphs.n_distinct, math.log(alpha)
     most = n_clusters or min(m, max_clusters or m)
     wish = _Wish(log_alpha, n_clusters, min_clusters, most)
-    trees, pairs = _search_trees(graphs, eigenpairs, wish, seed, clock)
-    if n_clusters is None:
-        merged, k = _of_most_clusters(graphs, trees, min_clusters, log_alpha)
-        log_p = _searched_log_p(trees)
-    else:
-        log_p = _searched_log_p(trees)
-        k = min(n_clusters, len(log_p))
-        merged = _first_clear(trees, k, log_alpha)
-    is_tested = n_clusters is None and k > min_clusters
-    with backend_of(merged.leaf).narrow_block():
-        least = min_clusters if is_tested else k
-        tree, membership, gaps = _polish_found_clusters(graphs, merged, k, least, log_alpha)
-        for gap in gaps:  # after polishing, these levels have no clear gaps
-            log_p[k - 1] = max(log_p[k - 1], gap)
-            k -= 1
-        limit_reached = n_clusters is None and min_clusters < most < k
-        if k > most:
-            k = most
-            tree, membership, _ = _polish_found_clusters(graphs, merged, k, k, log_alpha)
-    log_p[k - 1] = min(log_p[k - 1], tree.log_p[k - 1])
-    log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
-    log_p[k:] = np.maximum.accumulate(log_p[k:])
+    trees, pairs, end, known = _search_trees(graphs, eigenpairs, wish, seed, clock)
+    if end is None:
+        try:
+            with during("polishing"):
+                chosen = _chosen_clusters(graphs, trees, wish)
+        except OutOfTime as late:
+            end, known = late, "The clusters were tested, but not polished."
+    lift_limit()
+    if end is not None:
+        chosen = _chosen_clusters(graphs, trees, wish, polish=False)
+        warn_of_the_time(end, known)
+    k, tree, membership, log_p, limit_reached = chosen
     clock.stop("polishing", f"{k} clusters")
     powerless = False
     if n_clusters is None and min_clusters < most:
@@ -182,6 +177,8 @@ def search(
         ),
         "cut",
     )
+    if end is not None:
+        path = path.with_reason(k, TIME_IS_UP)
     return Found(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
 
 
@@ -194,36 +191,111 @@ def merged_trees(
     return _search_trees(graphs, eigenpairs, wish, seed, clock)[0]
 
 
+def _chosen_clusters(
+    graphs: CutGraphs, trees: list[Tree], wish: _Wish, *, polish: bool = True
+) -> tuple[int, Tree, Array, np.ndarray, bool]:
+    """Choose k from the trees.
+
+    Returns k, the tree of the chosen clusters, the shares of walks (m, k), the log p of all k, and
+    whether `most` limits k. It may be called again for the same trees.
+    """
+    log_alpha, n_clusters, min_clusters, most = wish
+    if n_clusters is None:
+        merged, k = _of_most_clusters(graphs, trees, min_clusters, log_alpha)
+        log_p = _searched_log_p(trees)
+    else:
+        log_p = _searched_log_p(trees)
+        k = min(n_clusters, len(log_p))
+        merged = _first_clear(trees, k, log_alpha)
+    is_tested = n_clusters is None and k > min_clusters
+    with backend_of(merged.leaf).narrow_block():
+        settle = partial(polished_tree, graphs, merged, polish=polish)
+        least = min_clusters if is_tested else k
+        tree, membership, gaps = settle(k, least, log_alpha)
+        for gap in gaps:  # after polishing, these levels have no clear gaps
+            log_p[k - 1] = max(log_p[k - 1], gap)
+            k -= 1
+        limit_reached = n_clusters is None and min_clusters < most < k
+        if k > most:
+            k = most
+            tree, membership, _ = settle(k, k, log_alpha)
+    log_p[k - 1] = min(log_p[k - 1], tree.log_p[k - 1])
+    log_p[:k] = np.minimum.accumulate(log_p[:k][::-1])[::-1]
+    log_p[k:] = np.maximum.accumulate(log_p[k:])
+    return k, tree, membership, log_p, limit_reached
+
+
 def _search_trees(
     graphs: CutGraphs,
     eigenpairs: Callable[[int], Eigenpairs],
     wish: _Wish,
     seed: int,
     clock: Clock,
-) -> tuple[list[Tree], Eigenpairs]:
-    """Make fragments and merge them at several resolutions; add finer ones if needed."""
+) -> tuple[list[Tree], Eigenpairs, OutOfTime | None, str]:
+    """Make fragments and merge them at several resolutions; add finer ones if needed.
+
+    Returns the trees and the eigenpairs; and, if a time limit ended the search after the first
+    tree, this exception and what is known then.
+    """
     m = graphs.n_distinct
     exactly = None if wish.n_clusters is None else min(wish.n_clusters, m)
     wanted = resolutions(m, exactly or min(wish.min_clusters, m), exactly)
     if wish.most == 1 or not wanted:
-        return [Tree.of_one(graphs.one_part())], eigenpairs(1)
+        return [Tree.of_one(graphs.one_part())], eigenpairs(1), None, ""
     trees: list[Tree] = []
+    pairs: list[Eigenpairs] = []
+    n_wanted = 0
     while wanted:
-        n = max(one.n_fragments if one.signed else COLUMNS for one in wanted)
-        pairs = eigenpairs(n)
-        vectors = graphs.distinct(pairs.vectors)
-        bk = backend_of(vectors)
-        cut = partial(_search_fragments, graphs, pairs.values, vectors, seed)
-        parts = _side_by_side(bk, cut, wanted, m)
-        clock.stop("fragments", ", ".join(str(k) for _, k in parts))
-        new = _side_by_side(bk, partial(_search_tree, graphs), parts, m)
-        passed = [int(np.flatnonzero(tree.log_p <= wish.log_alpha).max()) + 1 for tree in new]
-        clock.stop("merging", f"{', '.join(map(str, passed))} clusters pass")
-        trees += new
+        n_wanted += len(wanted)
+        new: dict[int, Tree] = {}
+        try:
+            _grow_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
+        except OutOfTime as end:
+            trees += [new[place] for place in sorted(new)]
+            if not trees:
+                raise
+            known = (
+                f"{len(trees)} of {n_wanted} divisions into fragments were merged and tested: "
+                "there may be more clusters."
+            )
+            return trees, pairs[-1], end, known
+        trees += [new[place] for place in sorted(new)]
+        passed = [int(np.flatnonzero(tree.log_p <= wish.log_alpha).max()) + 1 for tree in trees]
+        clock.stop("merging", f"{', '.join(map(str, passed[-len(new) :]))} clusters pass")
         found = int(np.flatnonzero(_searched_log_p(trees) <= wish.log_alpha).max()) + 1
         exact = wish.n_clusters is not None
         wanted = [] if exact else finer_resolutions(wanted, m, min(found, wish.most))
-    return trees, pairs
+    return trees, pairs[-1], None, ""
+
+
+def _grow_trees(
+    graphs: CutGraphs,
+    eigenpairs: Callable[[int], Eigenpairs],
+    wanted: list[Resolution],
+    seed: int,
+    clock: Clock,
+    pairs: list[Eigenpairs],
+    trees: dict[int, Tree],
+) -> None:
+    """Add the eigenpairs for some resolutions, and, by its place, the tree of each resolution.
+
+    If the time limit ends this, `trees` holds those that are complete.
+    """
+    m = graphs.n_distinct
+    found = eigenpairs(n_eigenvectors(wanted, graphs.n_rows))
+    vectors = graphs.distinct(found.vectors)
+    bk = backend_of(vectors)
+    with during("fragments"):
+        cut = partial(_search_fragments, graphs, found.values, vectors, seed)
+        parts = _side_by_side(bk, cut, wanted, m)
+    clock.stop("fragments", ", ".join(str(k) for _, k in parts))
+    pairs[:] = [found]
+
+    def grow(place: int) -> None:
+        trees[place] = _search_tree(graphs, parts[place])
+
+    with during("merging"):
+        _side_by_side(bk, grow, list(range(len(parts))), m)
 
 
 def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: list[T], m: int) -> list[R]:
@@ -288,56 +360,6 @@ def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
     """
     able = [tree for tree in trees if tree.n_leaves >= k]
     return next((tree for tree in able if tree.log_p[k - 1] <= log_alpha), able[0])
-
-
-def _polish_found_clusters(
-    graphs: CutGraphs, tree: Tree, k: int, least: int, log_alpha: float
-) -> tuple[Tree, Array, list[float]]:
-    """Polish the k clusters of a tree; merge, down to `least`, while a gap is no longer clear.
-
-    If nothing may be merged, and polishing makes the gaps less clear, the clusters stay as they
-    were.
-
-    Returns the tree of the polished clusters, for all rows; the shares of walks (m, k'), in the
-    order of its clusters; and the log p of each level that was given up.
-    """
-    bk = backend_of(tree.leaf)
-    xp = bk.xp
-    cluster, own = tree.clusters(k), float(tree.log_p[k - 1])
-    gaps: list[float] = []
-    before = tree.labels(k)
-    labels, shares = polished(graphs.near, before, k, kept=KEPT_SHARE)
-    while k > 1:
-        gap = least_gap(graphs, labels, k)
-        if k == least and not gaps and gap.log_p > max(own, log_alpha):
-            labels, shares = polished(graphs.near, before, k, rounds=0)
-            break
-        own = gap.log_p
-        if own <= log_alpha or k == least:
-            break
-        gaps.append(gap.log_p)
-        k -= 1
-        united = np.arange(k + 1, dtype=np.int32)
-        united[gap.pair[1]] = gap.pair[0]
-        united[united > gap.pair[1]] -= 1
-        cluster = united[cluster]
-        labels, before = (bk.asarray(united)[x] for x in (labels, before))
-        labels, shares = polished(graphs.near, labels, k, kept=KEPT_SHARE)
-    leaf = tree.leaf
-    moved = xp.flatnonzero(labels != before)
-    if moved.size:
-        near = walk(graphs.near, leaf, tree.n_leaves)[moved]
-        inside = bk.asarray(cluster) == labels[moved][:, None]
-        leaf = leaf.copy()
-        leaf[moved] = xp.where(inside, near, -1.0).argmax(axis=1).astype(np.int32)
-    tree, kept = tree.regrouped(graphs.spread(leaf), cluster)
-    if k > 1:
-        tree.log_p[k - 1] = own
-    for level, gap in enumerate(reversed(gaps), start=k + 1):
-        tree.log_p[level - 1] = gap
-    column = np.empty(k, dtype=np.int64)
-    column[tree.clusters(k)] = cluster[kept]
-    return tree, graphs.spread(shares)[:, bk.asarray(column)], gaps
 
 
 def _searched_candidate(

@@ -6,23 +6,26 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from specialk_gpu._checks import as_integer
+from specialk_gpu._deadline import OutOfTime, during, lift_limit
 from specialk_gpu._progress import logger
-from specialk_gpu._result import Candidate, SelectionPath
+from specialk_gpu._result import TIME_IS_UP, Candidate, SelectionPath
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
 from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
 from specialk_gpu.selection.messages import (
     reason_by_bound,
+    reason_of_sweep,
     warn_of_few_columns,
     warn_of_many_clusters,
     warn_of_the_limit,
+    warn_of_the_time,
 )
 from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
 
@@ -30,6 +33,7 @@ __all__ = ["STOPPING", "Sweep", "labels_by_size", "decide", "sweep"]
 
 
 STOPPING = ("first", "watershed")
+T = TypeVar("T")
 RUN_BYTES = 128  # memory of one run of k-means, for each row
 
 
@@ -166,6 +170,8 @@ def sweep(
 
     Warns
     -----
+    TimeLimitWarning
+        If the time limit of a fit ended the search.
     PowerWarning
         If two perfectly separated clusters, each with its share of the columns, would not be
         accepted at this `alpha`.
@@ -201,7 +207,7 @@ def sweep(
     columns = _largest_columns(bk, D, n_kmeans_components)
     steps: list[Candidate] = []
     tries = _sweep_ks(D, columns, windows, seeds, n_init, n_pairs, timings)
-    for k, found, labels, bound in tries:
+    for k, found, labels, bound in _until_time_is_up(tries, steps):
         warn_of_shortcomings(found, k)
         n_found = int(found.centers.shape[0])
         step = _candidate_of_sweep(k, found, labels, bound)
@@ -215,7 +221,19 @@ def sweep(
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # larger k of this window are not used
+    lift_limit()
     return _conclude_sweep(steps, alpha, stopping, n_clusters, min(max_clusters, m), timings)
+
+
+def _until_time_is_up(tries: Iterator[T], steps: list[Candidate]) -> Iterator[T]:
+    """Yield the tries until the time limit, if any; if it ends them, the last step says so."""
+    try:
+        yield from tries
+    except OutOfTime as end:
+        if not steps:
+            raise
+        steps[-1] = steps[-1]._replace(reason=steps[-1].reason + TIME_IS_UP)
+        warn_of_the_time(end, f"No k above {steps[-1].k} was tested.")
 
 
 def _candidate_of_sweep(
@@ -307,13 +325,15 @@ def _sweep_ks(
     for ks in windows:
         clock = time.perf_counter()
         own = {"seeds": [seeds[k] for k in ks], "sample_seed": seeds[0]}
-        tried = kmeans_batch(columns, ks, **own, n_init=n_init)
+        with during("kmeans"):
+            tried = kmeans_batch(columns, ks, **own, n_init=n_init)
         sizes = [int(found.centers.shape[0]) for found in tried]
         labels = labels_by_size(bk.xp, bk.xp.stack([found.labels for found in tried]), max(sizes))
         bk.synchronize()
         timings["kmeans"] += time.perf_counter() - clock
         clock = time.perf_counter()
-        bounds = largest_bounds(D, labels, sizes, n_pairs)
+        with during("bounds"):
+            bounds = largest_bounds(D, labels, sizes, n_pairs)
         timings["bounds"] += time.perf_counter() - clock
         yield from zip(ks, tried, labels, bounds, strict=True)
 
@@ -351,6 +371,9 @@ def _conclude_sweep(
     log_p = [-math.inf]  # the first is accepted without a test
     log_p += [step.log_p for step in steps[1:]]
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, stopping=stopping)
+    for i, step in enumerate(steps):
+        reason = reason_of_sweep(step, chosen, stopping)
+        steps[i] = step._replace(accepted=step.k <= chosen, reason=reason)
     step = next(step for step in steps if step.k == chosen)
     limit_reached = n_clusters is None and chosen == max_clusters and len(steps) > 1
     if limit_reached:

@@ -37,9 +37,10 @@ from specialk_gpu.spectrum.filter import (
     filter_degree,
     filter_interval,
 )
+from specialk_gpu.spectrum.memory import guard_size
 from specialk_gpu.spectrum.orthonormal import finish_orthonormal, orthonormalise, wide_panels
 
-__all__ = ["chebyshev", "find_missed", "guard_size", "product", "refuse_block"]
+__all__ = ["chebyshev", "find_missed", "product"]
 
 
 def product(bk: Backend, A: Operator, X: Array) -> Array:
@@ -64,7 +65,7 @@ def random_block(bk: Backend, m: int, width: int, seed: int, dtype: Dtype) -> Ar
         keys = (row + np.uint64(seed))[:, None] ^ column
         out[rows] = uniform(keys) * 2 - (1 - 2.0**-53)
 
-    step = max(1, bk.tile_bytes // (64 * width))
+    step = max(1, bk.tile_bytes // (512 * width))  # keys and what is made of them: small tiles
     bk.map_chunks(run, (slice(i, min(i + step, m)) for i in range(0, m, step)))
     return out
 
@@ -103,7 +104,6 @@ def chebyshev(
     locked: it no longer changes. `known` pairs, fewer than n, are locked from the start.
     """
     xp, m, dtype = bk.xp, A.shape[0], np.dtype(A.dtype)
-    refuse_block(bk, m, n, dtype.itemsize)
     n_guard = guard_size(n)
     n_block = min(m, n + n_guard)
     single = bk.as_float32(A)
@@ -183,29 +183,6 @@ def _cut_below(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, cut: 
     gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
     settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
     return float(abs(theta[n + settled[-1]])) if settled.size else cut
-
-
-def refuse_block(bk: Backend, m: int, n: int, itemsize: int = 8) -> None:
-    """Raise MemoryError, before any is allocated, if n eigenvectors of m rows do not fit.
-
-    The peak is three blocks of n and the guard vectors, and their residuals in float32; a filter
-    takes three panels more.
-    """
-    n_block = min(m, n + guard_size(n))
-    panel = min(n_block, bk.panel_width)
-    needed = m * (n_block * (3 * itemsize + 4) + 3 * panel * itemsize)
-    free = bk.free_memory()
-    if needed > free:
-        msg = (
-            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, but {free:,} "
-            "are free. Ask for fewer (n_components), or cluster a sample of the rows."
-        )
-        raise MemoryError(msg)
-
-
-def guard_size(n: int) -> int:
-    """Return how many vectors a block has beyond the n that are asked for."""
-    return max(16, math.ceil(0.15 * n))
 
 
 def _estimated_spectrum(

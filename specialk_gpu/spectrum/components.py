@@ -9,6 +9,7 @@ import numpy as np
 
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.spectrum.chebyshev import Known
+from specialk_gpu.spectrum.memory import refuse_eigenpairs
 from specialk_gpu.spectrum.solvers import (
     Part,
     Settings,
@@ -150,6 +151,7 @@ def _solve_block(
     """Solve one large component."""
     component, size = blocks.component[i : i + 1], int(blocks.size[i])
     if takes_dense(size, n, settings.solver):
+        refuse_eigenpairs(bk, size, n, "dense")
         rows, dense = _dense_blocks(bk, blocks, i, i + 1)
         return dense_pairs(bk, component, rows[0], dense[0], n)
     begin, end = int(blocks.row_begin[i]), int(blocks.row_begin[i + 1])

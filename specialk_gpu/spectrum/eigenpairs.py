@@ -20,6 +20,7 @@ from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components
+from specialk_gpu.spectrum.orthonormal import gram_of
 from specialk_gpu.spectrum.solvers import (
     Part,
     Settings,
@@ -122,13 +123,15 @@ def eigenpairs(
         If an argument is out of range, or `W` is damaged, not square or not finite.
     TypeError
         If `W` is not sparse, or `n`, `tol` or `max_iter` is not a number of the right kind.
+    MemoryError
+        Before any is allocated, if the eigenvectors do not fit into memory.
 
     Notes
     -----
     "chebyshev" needs a handful of filters, each of :math:`O(m n^2)` operations in matrix
-    products, and memory for up to three and a half blocks of m × 1.15 n. Method: Zhou, Saad,
-    Tiago & Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered subspace
-    iteration, 2006.
+    products, and memory for two and a half blocks of m × 1.15 n, or one more on a device. Method:
+    Zhou, Saad, Tiago & Chelikowsky, Self-consistent-field calculations using Chebyshev-filtered
+    subspace iteration, 2006.
 
     Examples
     --------
@@ -319,10 +322,9 @@ def _merge(
         columns = np.flatnonzero((order >= begin) & (order < end))
         block, place = np.divmod(order[columns] - begin, part.values.shape[1])
         if columns.size == order.size and np.array_equal(place, np.arange(part.values.size)):
-            vectors[part.rows[0]] = part.vectors[0]  # takes all, far faster
+            _copy_rows(bk, part, vectors)  # takes all, far faster
         elif columns.size and part.component.size == 1:
-            picked = part.vectors[0][:, bk.asarray(place)]
-            vectors[part.rows[0][:, None], bk.asarray(columns)[None, :]] = picked
+            _copy_rows(bk, part, vectors, bk.asarray(place), bk.asarray(columns))
         elif columns.size:
             columns, block, place = bk.asarray(np.stack([columns, block, place]))
             picked = part.vectors.transpose(0, 2, 1)[block, place]
@@ -336,6 +338,29 @@ def _merge(
     step = bk.panel_width
     bk.map_chunks(fix_signs, (slice(j, j + step) for j in range(0, order.size, step)))
     return values[order], vectors
+
+
+def _copy_rows(
+    bk: Backend,
+    part: Part,
+    vectors: Array,
+    place: Array | None = None,
+    columns: Array | None = None,
+) -> None:
+    """Copy the vectors of a part with one component to its rows of `vectors` (m, n), in chunks.
+
+    All are copied, or those with a `place` in the part to these `columns`.
+    """
+    rows, own = part.rows[0], part.vectors[0]
+
+    def copy(some: slice) -> None:
+        if place is None or columns is None:
+            vectors[rows[some]] = own[some]
+        else:
+            vectors[rows[some][:, None], columns[None, :]] = own[some][:, place]
+
+    step = max(1, bk.tile_bytes // max(1, own.shape[1] * own.itemsize))
+    bk.map_chunks(copy, (slice(i, i + step) for i in range(0, int(rows.size), step)))
 
 
 def _verify(bk: Backend, W: Sparse, values: np.ndarray, vectors: Array) -> tuple[np.ndarray, float]:
@@ -354,7 +379,7 @@ def _verify(bk: Backend, W: Sparse, values: np.ndarray, vectors: Array) -> tuple
 
     step = bk.panel_width
     bk.map_chunks(measure, (slice(j, min(j + step, n)) for j in range(0, n, step)))
-    gram = vectors.T @ vectors
+    gram = gram_of(bk, vectors)
     gram[xp.arange(n), xp.arange(n)] -= 1
     found[n] = xp.abs(gram).max()
     found = bk.to_numpy(found)  # host waits

@@ -40,9 +40,16 @@ def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None
     ValueError
         If `drop_correlated` is out of range.
     """
-    xp = backend_of(vectors).xp
-    D = xp.abs(vectors)
-    D *= xp.sqrt(xp.abs(values)).astype(D.dtype)
+    bk = backend_of(vectors)
+    xp, (m, n) = bk.xp, vectors.shape
+    D, scale = xp.empty_like(vectors), xp.sqrt(xp.abs(values)).astype(vectors.dtype)
+
+    def run(rows: slice) -> None:
+        D[rows] = xp.abs(vectors[rows])
+        D[rows] *= scale
+
+    step = max(1, bk.tile_bytes // max(1, n * D.itemsize))
+    bk.map_chunks(run, (slice(i, i + step) for i in range(0, m, step)))
     if drop_correlated is None:
         return D
     if not 0 < drop_correlated < 1:

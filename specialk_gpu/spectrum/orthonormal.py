@@ -7,10 +7,13 @@ import math
 import numpy as np
 from numpy.random import RandomState
 
+from specialk_gpu._deadline import check
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.spectrum.convergence import ConvergenceError
 
-__all__ = ["finish_orthonormal", "orthonormalise", "wide_panels"]
+__all__ = ["finish_orthonormal", "gram_of", "orthonormalise", "wide_panels"]
+
+LONG_PRODUCT = 2**33  # multiplications, which may take half a second on the host
 
 
 def orthonormalise(
@@ -68,13 +71,34 @@ def _gram_matrix(
     """
     xp = bk.xp
     if locked.shape[1]:
-        along = locked.T @ V
-        if go is not None:
-            along *= go.astype(V.dtype)
-        V -= locked @ along
-    gram = V.T @ V
+        for columns in _stoppable(bk, V, locked.shape[1]):
+            along = locked.T @ V[:, columns]
+            if go is not None:
+                along *= go.astype(V.dtype)
+            V[:, columns] -= locked @ along
+    gram = gram_of(bk, V)
     away = xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()
     return gram, away.astype(np.float64) < 1e-2
+
+
+def gram_of(bk: Backend, V: Array) -> Array:
+    """Return VᵀV."""
+    width = V.shape[1]
+    panels = _stoppable(bk, V, width)
+    if len(panels) == 1:
+        return V.T @ V
+    gram = bk.xp.empty((width, width), dtype=V.dtype)
+    for columns in panels:
+        gram[: columns.stop, columns] = V[:, : columns.stop].T @ V[:, columns]
+        check()
+    return bk.xp.triu(gram) + bk.xp.triu(gram, 1).T
+
+
+def _stoppable(bk: Backend, V: Array, width: int) -> list[slice]:
+    """Split the columns of V for products with `width` others, so that each takes a short time."""
+    if bk.name != "numpy" or V.size * width < LONG_PRODUCT:
+        return [slice(None)]
+    return wide_panels(bk, V.shape[1])
 
 
 def finish_orthonormal(bk: Backend, V: Array, gram: Array) -> None:

@@ -9,6 +9,7 @@ from numpy.random import RandomState
 
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed
+from specialk_gpu.spectrum.memory import refuse_eigenpairs
 
 __all__ = [
     "Part",
@@ -77,14 +78,18 @@ def solve_component(
 ) -> Part:
     """Solve one component with the requested solver, or with one chosen by size."""
     m, (solver, tol, max_iter, rng) = A.shape[0], settings
+    itemsize = np.dtype(A.dtype).itemsize
     if takes_dense(m, n, solver):
+        refuse_eigenpairs(bk, m, n, "dense")
         return dense_pairs(bk, component, rows, A.toarray(), n)
     if solver == "lanczos" or (solver == "auto" and bk.is_lanczos_faster(A, n)):
+        refuse_eigenpairs(bk, m, n, "lanczos", itemsize)
         v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
         values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
         failure = failure or find_missed(bk, A, values, vectors, tol, rng, max_degree=100)
         if solver == "lanczos" or not (failure or _is_crowded(bk, values)):
             return Part(component, rows[None], values[None], vectors[None], "lanczos", failure)
+    refuse_eigenpairs(bk, m, n, "chebyshev", itemsize)
     order = bk.locality_order(A)
     if order is not None:
         A, rows = csr_of(bk, *entries_in_order(bk, A, order), m), rows[order]

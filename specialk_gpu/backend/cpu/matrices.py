@@ -12,6 +12,7 @@ from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from specialk_gpu._deadline import check
 from specialk_gpu.backend.cpu.threads import map_chunks, n_threads
 from specialk_gpu.backend.typing import Sparse
 
@@ -122,11 +123,16 @@ def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:
     return A.nnz >= n * A.shape[0]
 
 
-def _shared_by_threads(A: Sparse) -> Sparse | LinearOperator:
-    """Wrap A (m, m) so that products with a vector use all cores and return the same bits."""
-    if A.nnz < SHARED_ENTRIES:
-        return A
+def _shared_by_threads(A: Sparse) -> LinearOperator:
+    """Wrap A (m, m): a product may be stopped, uses all cores, and returns the same bits."""
     m, indptr = A.shape[0], A.indptr
+    if A.nnz < SHARED_ENTRIES:
+
+        def multiply_alone(x: np.ndarray) -> np.ndarray:
+            check()
+            return A @ x.reshape(m, 1)
+
+        return LinearOperator(A.shape, matvec=multiply_alone, dtype=A.dtype)
     bounds = np.searchsorted(indptr, np.linspace(0, A.nnz, n_threads() + 1)).tolist()
     bounds[-1] = m  # rows without entries may come last
     parts = []

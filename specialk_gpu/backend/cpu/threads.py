@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
+from specialk_gpu._deadline import Halted, reasons_to_stop, stops_when
 from specialk_gpu._progress import report_progress
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
@@ -93,11 +94,26 @@ class _Chunks(Generic[T, R]):
         self.function, self.chunks = function, chunks
         self.results: list[Any] = [None] * len(chunks)
         self.lock, self.begun, self.done = Lock(), 0, 0
+        self.is_halted, self.reasons = False, reasons_to_stop.get()
 
     def stop(self) -> None:
         """Hand out no more chunks."""
         with self.lock:
             self.begun = len(self.chunks)
+
+    def halt(self) -> None:
+        """End the threads that help, at their next check; their results are not needed."""
+        self.is_halted = True
+        self.stop()
+
+    def _end_if_halted(self) -> None:
+        if self.is_halted:
+            raise Halted
+
+    def help(self) -> None:
+        """Work in another thread, for as long as the thread that waits for it does."""
+        with stops_when(*self.reasons, self._end_if_halted):
+            self.work()
 
     def work(self, stage: str = "") -> None:
         """Work until no chunk is left or one fails; report progress under `stage`, if given."""
@@ -113,8 +129,7 @@ class _Chunks(Generic[T, R]):
                 raise
             with self.lock:
                 self.done += 1
-            if stage:
-                report_progress(stage, self.done, len(self.chunks))
+            report_progress(stage, self.done, len(self.chunks))
 
 
 def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "") -> list[R]:
@@ -130,16 +145,19 @@ def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "")
         return work.results
     with one_blas_thread:
         pool = _thread_pool(n_threads(), os.getpid())
-        others = [pool.submit(work.work) for _ in range(n_workers - 1)]
+        others = [pool.submit(work.help) for _ in range(n_workers - 1)]
         try:
             _worker.busy = True
-            work.work(stage)
-        finally:
-            _worker.busy = False
-            work.stop()
+            try:
+                work.work(stage)
+            finally:
+                _worker.busy = False
+            for other in others:
+                other.result()
+        except BaseException:
+            work.halt()
             wait(others)
-        for other in others:
-            other.result()
+            raise
     if stage:
         report_progress(stage, len(work.chunks), len(work.chunks))
     return work.results

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from specialk_gpu.io.table import listed
+from specialk_gpu.tables.table import listed
 
 __all__ = ["Choice"]
 

@@ -10,8 +10,6 @@ from typing import Protocol
 
 import numpy as np
 
-from specialk_gpu._result import ScaleWarning
-from specialk_gpu._stages import unequal_spreads
 from specialk_gpu._warn import warn
 
 __all__ = [
@@ -24,7 +22,7 @@ __all__ = [
     "listed",
     "option",
 ]
-__all__ += ["no_text", "refuse_faults", "unique_names", "warn_of_ids", "warn_of_scales"]
+__all__ += ["no_text", "refuse_faults", "unique_names"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
@@ -175,11 +173,13 @@ def unique_names(cells: Sequence[str]) -> tuple[list[str], set[str]]:
 
 
 def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
-    """Take row numbers out of a table, and warn of that.
+    """Take row numbers and row names out of a table, and warn of that.
 
     A column is taken for row numbers if it counts 0, 1, 2, … or 1, 2, 3, …, and has no name or one
-    such as "index", "id" or "row". Without a header that holds for the first column only. The only
-    column of a table stays.
+    such as "index", "id" or "row". Without a header that holds for the first column only. If the
+    first column is the only one without a name, any whole numbers and any texts in it are row
+    names: the index of a shuffled frame of pandas, or names of rows in R. The only column of a
+    table stays.
 
     Parameters
     ----------
@@ -188,82 +188,43 @@ def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
     wanted : collection of str
         Columns that the user has named, and that stay.
     """
-    found = []
+    found = {}
     for j, name in enumerate(table.names):
         plain = re.sub(r"[^a-z0-9]", "", name.lower())
         if table.header:
             candidate = name in table.unnamed or plain in _ROW_NUMBER_NAMES
         else:
             candidate = name == "1" and table.X.shape[0] >= FEWEST_ROWS
-        if candidate and name not in wanted and name not in table.faults and _counts(table.X[:, j]):
-            found.append(name)
+        if name in wanted:
+            continue
+        if candidate and name not in table.faults and _counts(table.X[:, j]):
+            found[name] = "counts the rows"
+        elif table.unnamed == {name} == {table.order[0]} and _are_row_names(table, j):
+            found[name] = "has no name, so that it holds row names,"
     if not found or len(found) + len(table.text) >= len(table.order):
         return
-    for name in found:
+    for name, reason in found.items():
         nameless = name in table.unnamed or not table.header
         shown = f"column {table.order.index(name) + 1}" if nameless else f"column {name!r}"
         warn(
-            f"{shown} counts the rows and is left out (to keep it, name all columns by --columns)",
+            f"{shown} {reason} and is left out (to keep it, name all columns by --columns)",
             UserWarning,
         )
     table.keep([name for name in table.names if name not in found])
     table.left_out += found
 
 
+def _are_row_names(table: Table, j: int) -> bool:
+    """Return whether column j holds nothing but whole numbers, or nothing but texts."""
+    fault, column = table.faults.get(table.names[j]), table.X[:, j]
+    if fault:
+        return fault.wrong == len(column)
+    return bool((column == np.trunc(column)).all())
+
+
 def _counts(column: np.ndarray) -> bool:
     n = len(column)
     return n > 1 and column[0] in (0, 1) and np.array_equal(column, np.arange(n) + column[0])
-
-
-def warn_of_ids(table: Table, wanted: Collection[str]) -> None:
-    """Warn of columns that may be ids: whole numbers, no two of them equal.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    wanted : collection of str
-        Columns that the user has named.
-    """
-    if table.X.shape[0] < FEWEST_ROWS or len(table.names) < 2:
-        return
-    found = []
-    for j, name in enumerate(table.names):
-        column = table.X[:, j]
-        few = column[:1000]  # enough to see for most columns
-        if name in wanted or name in table.faults or len(np.unique(few)) < len(few):
-            continue
-        with np.errstate(invalid="ignore"):
-            whole = bool((column == np.trunc(column)).all())
-        if whole and len(np.unique(column)) == len(column):
-            found.append(name)
-    if found:
-        noun = "column" if len(found) == 1 else "columns"
-        verb = "is" if len(found) == 1 else "are"
-        warn(
-            f"{noun} {listed(found)} may be ids, for all values are different whole numbers, but "
-            f"{verb} used: leave out by {option('--drop', found)}, or keep by --columns",
-            UserWarning,
-        )
-
-
-def warn_of_scales(table: Table) -> None:
-    """Warn by name of columns whose spreads differ a hundredfold, by the estimator's rule.
-
-    Parameters
-    ----------
-    table : Table
-        The table, whose columns are not scaled.
-    """
-    found = unequal_spreads(table.X.astype(np.float64))
-    if found:
-        wide, narrow = table.names[found.widest], table.names[found.narrowest]
-        warn(
-            f"the columns have very different spreads: a standard deviation of {found.largest:,.5g}"
-            f" in {wide!r}, and of {found.smallest:,.5g} in {narrow!r}. The clusters are those of "
-            f"the widest columns alone: consider --scale standard, or {option('--drop', [wide])}",
-            ScaleWarning,
-        )
 
 
 def listed(names: Iterable[str]) -> str:
@@ -306,7 +267,7 @@ def option(flag: str, names: Iterable[str]) -> str:
     return f"{flag} {shlex.quote(','.join(quoted))}"
 
 
-def refuse_faults(table: Table, *, filled: bool) -> None:
+def refuse_faults(table: Table, *, filled: bool, advise: bool = True) -> None:
     """Raise an error that lists all columns that are not numbers, and all blanks.
 
     Parameters
@@ -315,6 +276,8 @@ def refuse_faults(table: Table, *, filled: bool) -> None:
         The table.
     filled : bool
         Whether blanks are allowed, because they will be filled or dropped.
+    advise : bool
+        Whether the message ends with options of the command line that help.
 
     Raises
     ------
@@ -334,6 +297,8 @@ def refuse_faults(table: Table, *, filled: bool) -> None:
         told.append(f"there are blanks, {counts}")
     if not told:
         return
+    if not advise:
+        raise ValueError("; ".join(told))
     ids = [name for name, fault in wrong.items() if fault.distinct][:1]
     n = table.X.shape[0]
     empty = [name for name, count in blanks.items() if count == n]

@@ -6,7 +6,7 @@ columns, the fitted medians, the fitted scale and the fitted categories.
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -14,8 +14,10 @@ import numpy as np
 from scipy import sparse
 
 from specialk_gpu._warn import warn
-from specialk_gpu.io.choice import Choice
-from specialk_gpu.io.table import Table, listed, option, refuse_faults
+from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.frames import table_of_rows
+from specialk_gpu.tables.scaling import median_of, scale_of
+from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed, refuse_faults
 
 __all__ = ["Preparation", "Prepared"]
 
@@ -134,10 +136,10 @@ class Preparation:
         for name in choice.one_hot:
             own.one_hot[name] = sorted({x for x in _of_rows(table.text[name], kept) if x})
         if choice.missing == "median":
-            own.medians = {name: _median(X[:, j], name) for j, name in enumerate(table.names)}
+            own.medians = {name: median_of(X[:, j], name) for j, name in enumerate(table.names)}
         if choice.scale:
             for j, name in enumerate(table.names):
-                own.center[name], own.width[name] = _scale(_known(X[:, j]), choice.scale)
+                own.center[name], own.width[name] = scale_of(X[:, j], name, choice.scale)
         return own, own._apply(table, kept)
 
     def _rows_to_keep(self, table: Table) -> np.ndarray | None:
@@ -183,8 +185,38 @@ class Preparation:
             If the columns are not those of the fit, or are not numbers.
         """
         self._match(table)
-        refuse_faults(table, filled=self.missing is not None)
+        refuse_faults(table, filled=self.missing is not None, advise=False)
         return self._apply(table, self._rows_to_keep(table))
+
+    def of_rows(self, X: Any) -> Prepared:
+        """Prepare rows in memory as the fitted table was.
+
+        Parameters
+        ----------
+        X : DataFrame, table of pyarrow, or array-like of shape (q, d)
+            Rows as they are in a file: columns by name, or in the order of the fit.
+
+        Returns
+        -------
+        Prepared
+            The rows.
+
+        Raises
+        ------
+        ValueError
+            If the columns are not those of the fit, or are not numbers.
+        """
+        try:
+            table = table_of_rows(X, self.as_text)
+            if table.header:
+                leave_out_row_numbers(table, self.columns)
+            return self.apply(table)
+        except ValueError as error:
+            msg = (
+                f"X cannot be prepared as the fitted table was: {error}. Pass rows as they are in "
+                f"the file, with the columns {listed(self.columns)}."
+            )
+            raise ValueError(msg) from error
 
     def _match(self, table: Table) -> None:
         """Give the columns of new rows the names of the fit, and leave out the others."""
@@ -283,61 +315,54 @@ class Preparation:
             raise ValueError(msg)
         return cls(**content)
 
+    @property
+    def changes(self) -> bool:
+        """Whether rows are changed at all."""
+        return bool(self.left_out or self.one_hot or self.missing or self.scale)
+
+    @property
+    def n_prepared(self) -> int:
+        """The number of columns after the preparation."""
+        return len(self.columns) - len(self.one_hot) + sum(map(len, self.one_hot.values()))
+
 
 def _is_valid(content: dict[str, Any]) -> bool:
-    """Return whether all values have the types of a preparation."""
-
-    def are_names(value: Any) -> bool:
-        return isinstance(value, list) and all(isinstance(name, str) for name in value)
-
-    def are_numbers(value: Any) -> bool:
-        return isinstance(value, dict) and all(
-            isinstance(number, (int, float)) and math.isfinite(number) for number in value.values()
-        )
-
-    columns, one_hot = content["columns"], content["one_hot"]
-    if not are_names(columns) or not isinstance(one_hot, dict):
+    """Return whether all values have the types of a preparation, and agree."""
+    order, columns, one_hot = content["order"], content["columns"], content["one_hot"]
+    if not (_are_names(order) and _are_names(columns) and isinstance(one_hot, dict)):
         return False
     numbers = set(columns) - set(one_hot)
+    scaled = numbers if content["scale"] else set()
     return (
-        all(are_names(value) for value in (content["order"], content["left_out"]))
-        and all(are_names(value) for value in one_hot.values())
-        and all(are_numbers(content[name]) for name in ("medians", "center", "width"))
+        [name for name in order if name in columns] == columns
+        and [name for name in order if name not in columns] == content["left_out"]
+        and set(one_hot) <= set(columns)
+        and all(map(_are_names, one_hot.values()))
         and isinstance(content["header"], bool)
-        and isinstance(content["id_column"], (str, type(None)))
+        and (content["id_column"] is None or content["id_column"] in content["left_out"])
         and content["missing"] in (None, "drop", "median")
         and content["scale"] in (None, "standard", "robust")
-        and (content["missing"] != "median" or set(content["medians"]) == numbers)
-        and (content["scale"] is None or set(content["center"]) == numbers)
-        and set(content["center"]) == set(content["width"])
-        and all(content["width"].values())
+        and _are_numbers(content["medians"], numbers if content["missing"] == "median" else set())
+        and _are_numbers(content["center"], scaled)
+        and _are_numbers(content["width"], scaled)
+        and all(width > 0 for width in content["width"].values())
     )
 
 
-def _known(column: np.ndarray) -> np.ndarray:
-    return column[~np.isnan(column)] if column.dtype.kind == "f" else column
+def _are_names(value: Any) -> bool:
+    """Return whether a value is a list of different texts."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return is_list and len(set(value)) == len(value)
 
 
-def _median(column: np.ndarray, name: str) -> float:
-    known = _known(column)
-    if not len(known):
-        msg = f"column {name!r} has no number, so it has no median: {option('--drop', [name])}"
-        raise ValueError(msg)
-    return float(np.median(known))
-
-
-def _scale(column: np.ndarray, how: str) -> tuple[float, float]:
-    """Return the centre and the width of a column; a constant column has width 1."""
-    column = column.astype(np.float64)
-    if not len(column):
-        return 0.0, 1.0
-    if column.min() == column.max():  # its standard deviation may be a rounding error
-        return float(column[0]), 1.0
-    if how == "standard":
-        return float(column.mean()), float(column.std())
-    low, middle, high = np.percentile(column, [25, 50, 75])
-    # Quartiles that are equal say nothing of the other values.
-    return float(middle), float(high - low) or float(column.std())
+def _are_numbers(value: Any, names: set[str]) -> bool:
+    """Return whether a value has a finite number for each of these columns."""
+    return (
+        isinstance(value, dict)
+        and set(value) == names
+        and all(isinstance(number, (int, float)) for number in value.values())
+        and all(abs(number) <= sys.float_info.max for number in value.values())
+    )
 
 
 def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:

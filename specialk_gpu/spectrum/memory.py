@@ -1,0 +1,51 @@
+"""The memory that eigenpairs need, which is asked for before any is allocated."""
+
+from __future__ import annotations
+
+import math
+
+from specialk_gpu.backend.cpu.threads import n_threads
+from specialk_gpu.backend.typing import Backend
+
+__all__ = ["guard_size", "needed_bytes", "refuse_eigenpairs"]
+
+SQUARES = 3  # arrays of n × n
+
+
+def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> int:
+    """Return the bytes that n eigenpairs of m rows need at most, beside the matrix.
+
+    The solvers need: "chebyshev", two blocks of n and the guard vectors, and their residuals in
+    float32, or three blocks on a device, where a filter takes three panels more; "lanczos", two
+    blocks for its basis and three of n. The verification needs two blocks of n, and four panels in
+    float64 for each thread. "dense" needs four arrays of m × m and two of m × n, also those that
+    LAPACK makes. "auto" stands for the solver that needs least, unless that is "dense".
+    """
+    if solver == "auto":
+        return min(needed_bytes(bk, m, n, own, itemsize) for own in ("chebyshev", "lanczos"))
+    if solver == "dense":
+        return (4 * m + 2 * n) * m * 8
+    n_block = min(m, n + guard_size(n))
+    panel = min(n_block, bk.panel_width)
+    if bk.name != "numpy":
+        return m * (n_block * (3 * itemsize + 4) + 3 * panel * itemsize)
+    columns = (5 * n + 1) * itemsize if solver == "lanczos" else n_block * (2 * itemsize + 4)
+    n_panels = min(n_threads(), -(-n // bk.panel_width))
+    verified = 2 * n * itemsize + 4 * n_panels * panel * 8
+    return m * max(columns, verified) + SQUARES * n_block**2 * itemsize
+
+
+def refuse_eigenpairs(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> None:
+    """Raise MemoryError, before any is allocated, if n eigenvectors of m rows do not fit."""
+    needed, free = needed_bytes(bk, m, n, solver, itemsize), bk.free_memory()
+    if needed > free:
+        msg = (
+            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, but {free:,} "
+            "are free. Ask for fewer (n_components), or cluster a sample of the rows."
+        )
+        raise MemoryError(msg)
+
+
+def guard_size(n: int) -> int:
+    """Return how many vectors a block of "chebyshev" has beyond the n that are asked for."""
+    return max(16, math.ceil(0.15 * n))
