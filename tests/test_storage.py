@@ -281,7 +281,10 @@ def setting(place, value):
     ("name", "change", "message"),
     [
         ("labels_", setting(7, 3), "labels_ must be below k = 3, got 3"),
-        ("labels_", setting(7, -1), "labels_ must not go beyond 0, got -1"),
+        ("labels_", setting(7, -2), "labels_ must not go beyond -1, got -2"),
+        ("labels_", setting(7, -1), "labels_ must not be negative without noise"),
+        ("_spacing", setting(7, -1), "_spacing must not go beyond 0, got -1"),
+        ("_spacing", None, "it lacks _spacing"),
         ("labels_", lambda x: x.astype(np.int64), "labels_ must be of i4, got '<i8'"),
         ("labels_", lambda x: x[:0], r"labels_ has shape \(0,\), but m = 0 elsewhere"),
         ("labels_", lambda x: x[:-1], r"membership_ has shape \(200, 3\), but m = 199 elsewhere"),
