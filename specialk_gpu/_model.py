@@ -4,31 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._prediction import shares_of_neighbors, shares_of_similarities
+from specialk_gpu._prediction import Voters, Votes, shares_of_neighbors, shares_of_similarities
 from specialk_gpu._storage import OnDevice, load, on_host, save
 from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu._version import __version__
-from specialk_gpu.backend import get_backend, is_device_array
+from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import in_metric
+from specialk_gpu.inspection.outliers import cluster_spacings, outlier_scores
 from specialk_gpu.tables.preparation import Preparation, Prepared
+
+if TYPE_CHECKING:
+    from specialk_gpu.inspection.summary import Summary
 
 __all__ = ["FittedModel"]
 
 NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 # Private attributes that `save` writes, in addition to those whose name ends in an underscore.
-KEPT = ("_fit_X", "_fit_labels", "_distinct", "_settings", "_tree")
+KEPT = ("_fit_X", "_fit_labels", "_spacing", "_distinct", "_settings", "_tree")
 
 
 class FittedModel(Fitted):
     """The methods of a fitted estimator."""
 
+    affinity: str
+    metric: str
     get_params: Callable[..., dict[str, Any]]  # inherited from BaseEstimator
     set_params: Callable[..., Self]
     fit: Callable[..., Self]
@@ -81,9 +87,10 @@ class FittedModel(Fitted):
         Returns
         -------
         int32 array of shape (q,)
-            The label with the largest share in `predict_proba`; in a tie the smaller label. A
-            fitted row gets its label in `labels_`, unless equal rows had different labels. Rows
-            that ``preparation_`` drops for their blanks get -1.
+            The label of the voters if they agree, otherwise the one with the largest share in
+            `predict_proba`; in a tie the smaller label. A fitted row gets its label in `labels_`,
+            unless equal rows had different labels. Rows that ``preparation_`` drops for their
+            blanks get -1, and with `noise` those that are far from all fitted rows.
 
         Raises
         ------
@@ -103,17 +110,20 @@ class FittedModel(Fitted):
         >>> model.predict([(9, 1), (1, 8)]).shape
         (2,)
         """
-        shares, out = self._shares(X)
-        labels = shares.argmax(axis=1).astype(np.int32)
-        labels[shares[:, 0] != shares[:, 0]] = -1  # NaN
-        return out(labels)
+        votes, out = self._votes(X)
+        return out(votes.labels)
 
     def predict_proba(self, X: Matrix) -> Array:
-        """Return, for new rows, the share of the votes that each cluster gets.
+        """Return, for new rows, how much they belong to each cluster.
 
-        The `n_neighbors` nearest fitted rows vote; if some of them equal the new row, only these
-        vote. With affinity="precomputed" all fitted rows vote, weighted by similarity. A share is
-        not the probability that a row belongs to a cluster.
+        This is the mean `membership_` of the `n_neighbors` nearest fitted rows; if some of them
+        equal the new row, only of these. So a fitted row has its own membership. If the nearest
+        rows are more than twice as far from the new row as from their own neighbours, the shares
+        tend to 1 / `n_clusters_` with the square of that distance: nothing is known far away.
+
+        With affinity="precomputed" it is the mean membership of all fitted rows, weighted by their
+        similarity to the new row; one without any similarity has equal shares. A share is not the
+        probability that a row belongs to a cluster.
 
         Parameters
         ----------
@@ -140,11 +150,11 @@ class FittedModel(Fitted):
         >>> model.predict_proba([(9, 1), (4.5, 0)]).sum(axis=1)
         array([1., 1.])
         """
-        shares, out = self._shares(X)
-        return out(shares)
+        votes, out = self._votes(X)
+        return out(votes.shares)
 
-    def _shares(self, X: Matrix) -> tuple[Array, Callable[[Any], Any]]:
-        """Return the shares (q, k), and a function that converts results to the kind of X."""
+    def _votes(self, X: Matrix) -> tuple[Votes, Callable[[Any], Any]]:
+        """Return the votes on new rows, and a function that converts results to the kind of X."""
         check_is_fitted(self)
         bk = get_backend(self.backend, X)
         precomputed = self._fit_X is None
@@ -154,19 +164,102 @@ class FittedModel(Fitted):
             rows = to_backend(
                 bk, validate_input(checker, bk, given_X, precomputed=precomputed, fitted=True)
             )
-            votes, k = self._brought(bk, "_fit_labels"), self.n_clusters_
+            labels = self._brought(bk, "_fit_labels")
+            membership = self._brought(bk, "membership_")
             if precomputed:
                 D = self._brought(bk, "embedding_")
-                shares = shares_of_similarities(rows, D, votes, k)
+                votes = shares_of_similarities(rows, D, labels, membership)
             else:
-                voters = self._brought(bk, "_fit_X")
-                rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
-                n_voters = min(self._settings["n_neighbors"], voters.shape[0])
-                shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
+                fitted, spacing = self._brought(bk, "_fit_X"), self._brought(bk, "_spacing")
+                if self._distinct is not None:
+                    first = bk.asarray(on_host(self._distinct))
+                    membership, spacing = membership[first], spacing[first]
+                usual = cluster_spacings(spacing, labels, self.n_clusters_)
+                voters = Voters(fitted, labels, membership, spacing, usual)
+                rows = in_metric(_in_dtype(rows, fitted.dtype), self._settings["metric"])
+                n_voters = min(self._settings["n_neighbors"], fitted.shape[0])
+                votes = shares_of_neighbors(rows, voters, n_voters, self._settings["noise"])
             if given is not None and given.kept is not None:
-                kept, shares = shares, bk.xp.full((given.n_rows, k), np.nan)
-                shares[bk.asarray(given.kept)] = kept
-        return shares, output_converter(X)
+                votes = votes.among(given.n_rows, bk.asarray(given.kept))
+        return votes, output_converter(X)
+
+    @property
+    def outlier_scores_(self) -> Array:
+        """The outlier scores; described under the attributes of `SpecialK`."""
+        check_is_fitted(self, "labels_")
+        return output_converter(self.labels_)(outlier_scores(self))
+
+    def _rows_for_predict(
+        self, given: Any, X: Array, late: Callable[[Any], Any]
+    ) -> Array | OnDevice | None:
+        """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
+        if self.affinity == "precomputed":
+            return None
+        return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)
+
+    def _mark_outliers(self) -> None:
+        """Give outliers the label -1, if the fit had `noise`."""
+        if (noise := self._settings["noise"]) is not None:
+            scores = outlier_scores(self)
+            bk = backend_of(scores)
+            labels = bk.xp.where(scores > noise, np.int32(-1), bk.asarray(self.labels_))
+            self.labels_ = output_converter(self.labels_)(labels)
+
+    def summary(self, X: Matrix | None = None) -> Summary:
+        """Return the sizes of the clusters, and the columns that tell them apart.
+
+        For each column there is an effect size, and for each cluster the median and how much it
+        differs from the other clusters. These are no tests: the clusters were made from the same
+        rows, so they differ even where there are no true clusters.
+
+        Parameters
+        ----------
+        X : array-like, data frame or series of m rows, optional
+            Any columns, also such that were not clustered, with names, text, categories and blanks.
+            By default the rows of the fit. Pass X for a given graph, for metric="cosine", and if
+            duplicates were left out: the model then does not hold the rows as they were given.
+
+        Returns
+        -------
+        Summary
+            Prints as a table; has a table of HTML for notebooks, and `to_frame()`.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        ValueError
+            If X does not have as many rows as the fit, or holds neither numbers nor text.
+        """
+        from specialk_gpu.inspection.summary import summary
+
+        check_is_fitted(self, "labels_")
+        return summary(self, X)
+
+    def describe(self) -> str:
+        """Return an account of the result in at most ten lines: k, sizes, p and doubts.
+
+        Returns
+        -------
+        str
+            To be printed: ``print(model.describe())``.
+
+        Raises
+        ------
+        NotFittedError
+            If `fit` has not been called.
+        """
+        from specialk_gpu.inspection.description import description
+
+        check_is_fitted(self, "labels_")
+        return description(self)
+
+    def _html_repr(self) -> str:
+        """Return scikit-learn's picture of an estimator; below that of a fitted one, its result."""
+        from specialk_gpu.inspection.description import in_a_paragraph
+
+        picture: str = super()._html_repr()  # type: ignore[misc] # of BaseEstimator
+        return picture + in_a_paragraph(self) if hasattr(self, "labels_") else picture
 
     def _prepared(self, X: Matrix) -> tuple[Any, Prepared | None]:
         """Return the rows after `preparation_`, and an estimator without names to check them by.

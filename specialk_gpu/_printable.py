@@ -1,8 +1,11 @@
-"""Text from outside, such as names of files and columns, made fit for a terminal."""
+"""Text from outside, such as names of files and columns, made fit for a terminal or a page."""
 
 from __future__ import annotations
 
-__all__ = ["printable"]
+import html
+from collections.abc import Iterable, Sequence
+
+__all__ = ["html_table", "printable"]
 
 
 def printable(text: object) -> str:
@@ -34,3 +37,11 @@ def _escaped(char: str) -> str:
     if "\udc80" <= char <= "\udcff":  # a byte that Python could not decode
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode("ascii")
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of HTML, in which all cells are shown as text."""
+    top = "".join(f"<th>{html.escape(printable(cell))}</th>" for cell in head)
+    lines = ("".join(f"<td>{html.escape(printable(cell))}</td>" for cell in row) for row in rows)
+    body = "\n".join(f"<tr>{line}</tr>" for line in lines)
+    return f"<table>\n<thead><tr>{top}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"

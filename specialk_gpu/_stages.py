@@ -40,6 +40,7 @@ __all__ = [
     "explain_memory_error",
     "neighbour_graph",
     "refuse_early",
+    "spacing_of",
     "unequal_spreads",
     "warn_of_graph",
     "warn_of_hubs",
@@ -194,6 +195,12 @@ def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sp
     if parameters.affinity == "nearest_neighbors":
         return knn_graph_of(rows, n_neighbors, parameters.weights), None
     return radius_graph_of(rows, n_neighbors, parameters.coverage)
+
+
+def spacing_of(parameters: Parameters, rows: Rows) -> Array:
+    """Return the distance (m,) of each row to the last of its neighbours, which are known."""
+    n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
+    return rows.spacing(n_neighbors) if n_neighbors else backend_of(rows.X).xp.zeros(len(rows))
 
 
 def graphs_to_cut(parameters: Parameters, rows: Rows | None, W: Sparse) -> CutGraphs:

@@ -31,7 +31,7 @@ from specialk_gpu.selection.merging import Tree
 
 __all__ = ["OnDevice", "load", "on_host", "save"]
 
-FORMAT = 3
+FORMAT = 4
 STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 MOST_ARRAYS = 100  # in a file

@@ -116,6 +116,14 @@ class Rows:
         distances = xp.sqrt(squares)
         return Neighbors(distances if in_units else distances * unit, indices, n_redone)
 
+    def spacing(self, n_neighbors: int) -> Array:
+        """Return the distance (m,) of each row to the last of its nearest neighbours."""
+        xp, (scaled, unit) = backend_of(self.X).xp, self._scaled
+        squares = (self if scaled is None else scaled)._nearest(n_neighbors)[0]
+        with np.errstate(over="ignore"):
+            spacing = xp.sqrt(squares[:, -1]) * unit
+        return xp.minimum(spacing, np.finfo(np.float64).max)
+
     def _nearest(self, k: int) -> tuple[Array, Array, int]:
         """Return squared distances, indices (m, k) and `n_redone` of rows within range."""
         if self._found is None or self._found[0].shape[1] < k:

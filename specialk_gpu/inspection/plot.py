@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend.typing import Matrix
+from specialk_gpu.inspection.axes import axes_or_new as _axes
+from specialk_gpu.inspection.axes import cluster_colors as _colors
 from specialk_gpu.inspection.diagnostics import (
     LN10,
     images,
@@ -19,25 +21,20 @@ from specialk_gpu.inspection.diagnostics import (
     in_words,
     pair_matrix,
     settings,
+    sizes_of_clusters,
     typical,
     watershed,
 )
+from specialk_gpu.inspection.plot_columns import outliers, profile
+from specialk_gpu.inspection.plot_tree import levels, tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cluster_sizes", "embedding", "members", "pairs", "path", "spectrum"]
+__all__ = ["cluster_sizes", "embedding", "levels", "members", "outliers", "pairs", "path"]
+__all__ += ["profile", "spectrum", "tree"]
 
 FLOOR = {"cut": -3.0, "zz_top": -20.0}  # lower end of the axis: log10 of p or of the bound
-
-
-def _axes(ax: Axes | None) -> Axes:
-    """Return the given axes, or new ones."""
-    if ax is not None:
-        return ax
-    from matplotlib import pyplot
-
-    return pyplot.subplots(layout="constrained")[1]
 
 
 def path(model: Fitted, ax: Axes | None = None) -> Axes:
@@ -134,7 +131,7 @@ def cluster_sizes(model: Fitted, ax: Axes | None = None) -> Axes:
     """
     check_is_fitted(model)
     ax = _axes(ax)
-    sizes = np.bincount(on_host(model.labels_), minlength=model.n_clusters_)
+    sizes = sizes_of_clusters(model)[0]
     bars = ax.bar(np.arange(sizes.size), sizes, color=_colors(sizes.size))
     if sizes.size <= 20:
         ax.bar_label(bars)
@@ -223,6 +220,9 @@ def embedding(
         raise ValueError(msg)
     step = max(1, -(-labels.size // max_points))
     colors = _colors(model.n_clusters_)
+    outliers = points[::step][labels[::step] < 0]
+    if outliers.size:
+        ax.scatter(*outliers.T, s=6, color="0.6", label="outlier", linewidths=0)
     for c in range(model.n_clusters_):
         own = points[::step][labels[::step] == c]
         ax.scatter(*own.T, s=6, color=colors[c], label=str(c), linewidths=0)
@@ -280,11 +280,3 @@ def members(
     ax.set_yticks((np.arange(model.n_clusters_) + 0.5) * (height + 1), range(model.n_clusters_))
     ax.set(ylabel="cluster", xticks=[])
     return ax
-
-
-def _colors(n: int) -> np.ndarray:
-    """Return a colour for each cluster: (n, 4)."""
-    from matplotlib import colormaps
-
-    few = colormaps["tab10" if n <= 10 else "tab20"]
-    return few(np.arange(n) % few.N)
