@@ -214,7 +214,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
         "full_path": ["boolean"],
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, 2**31 - 1, closed="both")],
         "noise": [Interval(Real, 1, None, closed="left"), "boolean", None],
         "eigen_solver": [StrOptions(set(SOLVERS))],
         "tol": [Interval(Real, 0, None, closed="neither")],
@@ -368,7 +368,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         if self.criterion == "cut":
             found = fit_by_cut(parameters, bk, graphs_to_cut(parameters, rows, W), W, rng, clock)
         else:
-            found = fit_by_zz_top(parameters, bk, W, rng, clock)
+            found = fit_by_zz_top(parameters, bk, rows, W, rng, clock)
         self.__dict__.pop("preparation_", None)  # of an earlier fit, by the command line
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         given_to_fit = vars(parameters).items()

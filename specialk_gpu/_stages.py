@@ -109,7 +109,12 @@ def fit_by_cut(
 
 
 def fit_by_zz_top(
-    parameters: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock
+    parameters: Parameters,
+    bk: Backend,
+    rows: Rows | None,
+    W: Sparse,
+    rng: RandomState,
+    clock: Clock,
 ) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
     n = n_eigenpairs(parameters, W.shape[0])
@@ -117,6 +122,8 @@ def fit_by_zz_top(
         pairs = verified_eigenpairs(parameters, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=parameters.drop_correlated)
+        if rows is not None and rows.leaders is not None:
+            D = D[rows.leaders]  # copies stay together
         pairs = _without_vectors(pairs)
         clock.stop("embedding", f"{D.shape[1]} columns")
     warn_of_components(bk, W, pairs)

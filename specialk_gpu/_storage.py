@@ -135,8 +135,8 @@ def save(
 
 def _number(value: object) -> float:
     """Return a NumPy scalar as a Python number."""
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic):  # `item` of a long double is one again
+        return float(value) if isinstance(value, np.floating) else value.item()
     msg = f"a {type(value).__name__} cannot be saved, got {value!r}."
     raise TypeError(msg)
 
