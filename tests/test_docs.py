@@ -124,7 +124,7 @@ NOTEBOOKS = {  # by name, what they print that their text relies on
         "random_state = 1: k = 3\n1 cluster\n",
         "labels: True\n",
     ),
-    "tutorials/from_hdbscan": ("SpecialK: 1 cluster\n", "SpecialK: 2 clusters, "),
+    "tutorials/from_hdbscan": ("SpecialK: 1 cluster\n", "SpecialK: 2 clusters and "),
     "tutorials/from_spectral_clustering": ("k = 2\nagreement (ARI): 1.000\n", "\nk = 2\n"),
     "tutorials/graphs": (
         "3 communities\n",
