@@ -2,15 +2,19 @@
 
     sphinx-build -W --keep-going -b html docs docs/_build/html
 
-needs the extra `docs` and no network.
+needs the extra `docs` and no network. The notebooks, docs/tutorials and the gallery, run meanwhile.
 """
 
+import os
 import sys
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from specialk_gpu import __version__
+
+os.environ["MATPLOTLIBRC"] = str(Path(__file__).with_name("matplotlibrc"))  # for the notebooks
 
 project = "specialk_gpu"
 author = "the specialk_gpu developers"
@@ -18,11 +22,11 @@ copyright = f"2026, {author}"  # noqa: A001 - Sphinx reads this name
 version = release = __version__
 
 extensions = [
-    "myst_parser",
+    "mathml",
+    "myst_nb",
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
 ]
 exclude_patterns = ["_build"]
@@ -48,15 +52,23 @@ numpydoc_validation_checks = {  # of every public name; see numpydoc's list
     *("ES01", "EX01", "SA01"),  # a long description, an example, and "See Also" where they help
 }
 numpydoc_validation_exclude = {
-    # named tuples document attributes, not parameters; scikit-learn wrote `fit_predict`
+    # named tuples document attributes, not parameters
     r"\.(Candidate|ClusterStats|Eigenpairs|Gap|KMeans|Neighbors|RadiusGraph|SelectionPath)$",
-    r"\.(Sweep|Tree|SpecialK\.fit_predict)$",
+    r"\.(Sweep|Tree)$",
     r"\.(Estimate|Refit|Stability)$",  # made by the library alone
 }
 
+nb_execution_mode = "cache"  # a notebook runs again when its code has changed
+nb_execution_raise_on_error = True
+nb_execution_in_temp = True
+nb_execution_timeout = 120
+nb_code_prompt_show = "Show the code"
+nb_code_prompt_hide = "Hide the code"
+
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"specialk_gpu {version}"
 html_copy_source = False
 html_show_sphinx = False
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["pages.css"]

@@ -100,6 +100,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "stopping": {"choices": ("first", "watershed"), "help": "zz_top: stopping rule (first)"},
     "n_init": _INTEGER | {"help": "zz_top: restarts of k-means (10)"},
+    "noise": _NUMBER | {"help": "label rows -1 if their outlier score exceeds X >= 1 (none)"},
     "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
     "drop_correlated": _NUMBER
     | {"help": "drop eigenvectors whose correlation exceeds this (drop none)"},

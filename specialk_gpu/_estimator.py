@@ -27,6 +27,7 @@ from specialk_gpu._stages import (
     foresee,
     graphs_to_cut,
     neighbour_graph,
+    spacing_of,
     warn_of_graph,
     warn_of_hubs,
     warn_of_scales,
@@ -34,7 +35,7 @@ from specialk_gpu._stages import (
 from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu.backend import BACKENDS, get_backend
-from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
+from specialk_gpu.backend.typing import Backend, Matrix, Seed
 from specialk_gpu.graph.features import METRICS, in_metric
 from specialk_gpu.graph.knn import WEIGHTS, normalised_graph
 from specialk_gpu.graph.precomputed import symmetric_affinity
@@ -108,6 +109,9 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     n_init : int, default=10
         For criterion="zz_top": restarts of k-means for each k. Each round of swaps after them
         tries a third as many swaps; 1 means no swaps.
+    noise : float or bool, default=None
+        Rows whose `outlier_scores_` exceed this number (at least 1; True means 4) are labelled -1,
+        also by `predict`. They take part in the fit: nothing but the labels changes.
     eigen_solver : {"auto", "dense", "lanczos", "chebyshev"}, default="auto"
         See `specialk_gpu.eigenpairs`.
     tol : float, default=1e-8
@@ -128,10 +132,10 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
     Attributes
     ----------
     labels_ : int32 array of shape (m,)
-        Labels 0, ..., `n_clusters_` - 1; cluster 0 is the largest. If duplicates crowd out a row's
-        neighbours, duplicates share one label and count once in the size of a cluster, and a
-        warning says so. The label of an isolated row means nothing; for criterion="zz_top" it is
-        that of the centre nearest to the origin of D.
+        Labels 0, ..., `n_clusters_` - 1; cluster 0 is the largest; with `noise`, outliers are -1.
+        If duplicates crowd out a row's neighbours, they share one label and count once in the size
+        of a cluster, and a warning says so. The label of an isolated row means nothing; for
+        criterion="zz_top" it is that of the centre nearest to the origin of D.
     n_clusters_ : int
     path_ : SelectionPath of Candidate
         One row for each k: `k, log_p, pair, accepted, reason, labels`; also `log_p_level` for
@@ -142,6 +146,9 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         AgglomerativeClustering. ``tree_.to_linkage()`` returns scipy's linkage matrix.
     membership_ : float64 array of shape (m, k)
         For each row, the share of lazy random walks of ten steps that end in each cluster.
+    outlier_scores_ : float64 array of shape (m,)
+        The distance of each row to the last of its `n_neighbors` neighbours, over the median of
+        this distance in its cluster: 1 is usual. Computed when read; not for a given graph.
     eigenvalues_ : float64 array of shape (n,)
         In order of falling magnitude.
     embedding_ : float64 array of shape (m, n)
@@ -207,7 +214,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
         "full_path": ["boolean"],
         "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, 2**31 - 1, closed="both")],
+        "noise": [Interval(Real, 1, None, closed="left"), "boolean", None],
         "eigen_solver": [StrOptions(set(SOLVERS))],
         "tol": [Interval(Real, 0, None, closed="neither")],
         "backend": [StrOptions(set(BACKENDS))],
@@ -237,6 +245,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         full_path: bool = False,
         n_pairs: int | None = None,
         n_init: int = 10,
+        noise: float | bool | None = None,
         eigen_solver: str = "auto",
         tol: float = 1e-8,
         backend: str = "auto",
@@ -262,6 +271,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.full_path = full_path
         self.n_pairs = n_pairs
         self.n_init = n_init
+        self.noise = noise
         self.eigen_solver = eigen_solver
         self.tol = tol
         self.backend = backend
@@ -333,7 +343,7 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         timings: dict[str, float] = {}
         clock = Clock(bk, timings)
 
-        rows, first, group = None, None, None
+        rows, spacing, first, group = None, None, None, None
         if self.affinity == "precomputed":
             W, radius = symmetric_affinity(X), None
             W = normalised_graph(W) if self.normalize else W
@@ -351,24 +361,24 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
                 )
                 foresee(parameters, bk, *rows.X.shape)
                 W, radius = neighbour_graph(parameters, bk, rows)
+                spacing = spacing_of(parameters, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         warn_of_graph(parameters, W)
         if self.criterion == "cut":
             found = fit_by_cut(parameters, bk, graphs_to_cut(parameters, rows, W), W, rng, clock)
         else:
-            found = fit_by_zz_top(parameters, bk, W, rng, clock)
+            found = fit_by_zz_top(parameters, bk, rows, W, rng, clock)
         self.__dict__.pop("preparation_", None)  # of an earlier fit, by the command line
         late = OnDevice if out is on_host and bk.name == "cuda" else out
-        self._settings = {
-            name: value for name, value in vars(parameters).items() if name not in NOT_OF_THE_FIT
-        }
+        given_to_fit = vars(parameters).items()
+        self._settings = {name: v for name, v in given_to_fit if name not in NOT_OF_THE_FIT}
         self._settings["alpha"] = significance_level(parameters)
         self._distinct, own = None, found.labels
         if group is not None:
             self._distinct = out(first)
             given = given[self._distinct] if late is OnDevice else X
-            found = found.spread(group)
+            found, spacing = found.spread(group), None if spacing is None else spacing[group]
             own = found.labels[first]
         self._fit_labels = OnDevice(own, out(own)) if late is OnDevice else out(own)
         self._fit_X = self._rows_for_predict(given, X, late)
@@ -377,22 +387,14 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self.path_ = found.path.with_labels(out)
         self._tree = None if found.tree is None else found.tree._replace(leaf=out(found.tree.leaf))
         self.membership_ = late(found.membership)
+        self._spacing = None if spacing is None else late(spacing)
         self.limit_reached_ = found.limit_reached
         self.eigenvalues_ = out(found.pairs.values)
         self.residuals_ = out(found.pairs.residuals)
         self.embedding_ = late(found.D)
         self.affinity_matrix_ = late(W)
-        self.radius_ = radius
-        self.n_graph_components_ = found.pairs.n_components
-        self.eigen_solver_ = found.pairs.solver
-        self.backend_ = bk.name
+        self.radius_, self.n_graph_components_ = radius, found.pairs.n_components
+        self.eigen_solver_, self.backend_ = found.pairs.solver, bk.name
         self.timings_ = timings
+        self._mark_outliers()
         return self
-
-    def _rows_for_predict(
-        self, given: Any, X: Array, late: Callable[[Any], Any]
-    ) -> Array | OnDevice | None:
-        """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
-        if self.affinity == "precomputed":
-            return None
-        return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._checks import as_integer
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice, on_host
+from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.merging import Tree
 
@@ -64,6 +66,7 @@ class Fitted:
     embedding_ = Late()
     affinity_matrix_ = Late()
     membership_ = Late()
+    _spacing = Late()  # the distance of each row to its last neighbour; None for given graphs
 
     @property
     def tree_(self) -> Tree:
@@ -89,7 +92,8 @@ class Fitted:
         -------
         int32 array of shape (m,)
             Cluster 0 is the largest. Levels of the tree are nested: below `n_clusters_` the
-            clusters are unions of those in `labels_`, above it they are parts of them.
+            clusters are unions of those in `labels_`, above it they are parts of them. Outliers
+            that are -1 in `labels_` are -1 for every k.
 
         Raises
         ------
@@ -99,8 +103,26 @@ class Fitted:
             If there is no clustering into k clusters.
         NotFittedError
             Before `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> [int((model.labels_at(2) == c).sum()) for c in range(2)]
+        [400, 200]
         """
         check_is_fitted(self, "labels_")
+        labels = self._level(k)
+        if self._settings["noise"] is not None:
+            bk = backend_of(labels)
+            outlier = bk.asarray(self.labels_) < 0
+            labels = bk.xp.where(outlier, np.int32(-1), bk.asarray(labels))
+        return labels
+
+    def _level(self, k: int) -> Array:
+        """Return the labels of k clusters, in which outliers have the label of a cluster, too."""
         if self._tree is not None:
             most = self._tree.n_leaves
             return self._tree.labels(as_integer("k", k, 1, most, "the number of fragments"))

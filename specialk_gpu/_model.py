@@ -1,36 +1,75 @@
-"""A fitted model: labels for new rows, saving, a report."""
+"""A fitted model: labels for new rows, and saving."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu._prediction import shares_of_neighbors, shares_of_similarities
+from specialk_gpu._account import Account
+from specialk_gpu._prediction import Voters, Votes, shares_of_neighbors, shares_of_similarities
 from specialk_gpu._storage import OnDevice, load, on_host, save
 from specialk_gpu._validation import output_converter, to_backend, validate_input
 from specialk_gpu._version import __version__
-from specialk_gpu.backend import get_backend, is_device_array
+from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import in_metric
+from specialk_gpu.inspection.outliers import cluster_spacings, outlier_scores
 from specialk_gpu.inspection.refitting import Refitting
 from specialk_gpu.tables.preparation import Preparation, Prepared
+
+if TYPE_CHECKING:
+    pass
 
 __all__ = ["FittedModel"]
 
 NOT_OF_THE_FIT = ("random_state", "verbose")  # parameters that are not kept with a result
 # Private attributes that `save` writes, in addition to those whose name ends in an underscore.
-KEPT = ("_fit_X", "_fit_labels", "_distinct", "_settings", "_tree")
+KEPT = ("_fit_X", "_fit_labels", "_spacing", "_distinct", "_settings", "_tree")
 
 
-class FittedModel(Refitting):
+class FittedModel(Refitting, Account):
     """The methods of a fitted estimator."""
 
+    affinity: str
+    metric: str
     set_params: Callable[..., Self]
+    fit: Callable[..., Self]
     _validate_params: Callable[[], None]
+
+    def fit_predict(self, X: Matrix, y: object = None) -> Array:  # noqa: ARG002
+        """Find the clusters in X, and return the labels.
+
+        Parameters
+        ----------
+        X : array-like of shape (m, d), or of shape (m, m) with affinity="precomputed"
+            As in `fit`.
+        y : object
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        int32 array of shape (m,)
+            The attribute `labels_`.
+
+        Raises
+        ------
+        ValueError, TypeError, MemoryError, ConvergenceError, RuntimeError
+            As in `fit`.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> labels = SpecialK(backend="numpy", random_state=0).fit_predict(X)
+        >>> int(labels.max()) + 1
+        3
+        """
+        return self.fit(X).labels_
 
     def predict(self, X: Matrix) -> Array:
         """Label new rows by a vote of the fitted rows.
@@ -48,9 +87,10 @@ class FittedModel(Refitting):
         Returns
         -------
         int32 array of shape (q,)
-            The label with the largest share in `predict_proba`; in a tie the smaller label. A
-            fitted row gets its label in `labels_`, unless equal rows had different labels. Rows
-            that ``preparation_`` drops for their blanks get -1.
+            The label of the voters if they agree, otherwise the one with the largest share in
+            `predict_proba`; in a tie the smaller label. A fitted row gets its label in `labels_`,
+            unless equal rows had different labels. Rows that ``preparation_`` drops for their
+            blanks get -1, and with `noise` those that are far from all fitted rows.
 
         Raises
         ------
@@ -58,18 +98,32 @@ class FittedModel(Refitting):
             As in `fit`, or if the columns are not those of the fit.
         NotFittedError
             If `fit` has not been called.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> bool((model.predict(X) == model.labels_).all())
+        True
+        >>> model.predict([(9, 1), (1, 8)]).shape
+        (2,)
         """
-        shares, out = self._shares(X)
-        labels = shares.argmax(axis=1).astype(np.int32)
-        labels[shares[:, 0] != shares[:, 0]] = -1  # NaN
-        return out(labels)
+        votes, out = self._votes(X)
+        return out(votes.labels)
 
     def predict_proba(self, X: Matrix) -> Array:
-        """Return, for new rows, the share of the votes that each cluster gets.
+        """Return, for new rows, how much they belong to each cluster.
 
-        The `n_neighbors` nearest fitted rows vote; if some of them equal the new row, only these
-        vote. With affinity="precomputed" all fitted rows vote, weighted by similarity. A share is
-        not the probability that a row belongs to a cluster.
+        This is the mean `membership_` of the `n_neighbors` nearest fitted rows; if some of them
+        equal the new row, only of these. So a fitted row has its own membership. If the nearest
+        rows are more than twice as far from the new row as from their own neighbours, the shares
+        tend to 1 / `n_clusters_` with the square of that distance: nothing is known far away.
+
+        With affinity="precomputed" it is the mean membership of all fitted rows, weighted by their
+        similarity to the new row; one without any similarity has equal shares. A share is not the
+        probability that a row belongs to a cluster.
 
         Parameters
         ----------
@@ -78,7 +132,7 @@ class FittedModel(Refitting):
 
         Returns
         -------
-        float64 array of shape (q, n_clusters_)
+        float64 array of shape (q, k)
             Each row sums to 1; rows that ``preparation_`` drops for their blanks are NaN. The
             search costs 2 q m d operations.
 
@@ -86,12 +140,21 @@ class FittedModel(Refitting):
         ------
         ValueError, TypeError, NotFittedError
             See `predict`.
-        """
-        shares, out = self._shares(X)
-        return out(shares)
 
-    def _shares(self, X: Matrix) -> tuple[Array, Callable[[Any], Any]]:
-        """Return the shares (q, k), and a function that converts results to the kind of X."""
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> model.predict_proba([(9, 1), (4.5, 0)]).sum(axis=1)
+        array([1., 1.])
+        """
+        votes, out = self._votes(X)
+        return out(votes.shares)
+
+    def _votes(self, X: Matrix) -> tuple[Votes, Callable[[Any], Any]]:
+        """Return the votes on new rows, and a function that converts results to the kind of X."""
         check_is_fitted(self)
         bk = get_backend(self.backend, X)
         precomputed = self._fit_X is None
@@ -101,19 +164,40 @@ class FittedModel(Refitting):
             rows = to_backend(
                 bk, validate_input(checker, bk, given_X, precomputed=precomputed, fitted=True)
             )
-            votes, k = self._brought(bk, "_fit_labels"), self.n_clusters_
+            labels = self._brought(bk, "_fit_labels")
+            membership = self._brought(bk, "membership_")
             if precomputed:
                 D = self._brought(bk, "embedding_")
-                shares = shares_of_similarities(rows, D, votes, k)
+                votes = shares_of_similarities(rows, D, labels, membership)
             else:
-                voters = self._brought(bk, "_fit_X")
-                rows = in_metric(_in_dtype(rows, voters.dtype), self._settings["metric"])
-                n_voters = min(self._settings["n_neighbors"], voters.shape[0])
-                shares = shares_of_neighbors(rows, voters, votes, n_voters, k)
+                fitted, spacing = self._brought(bk, "_fit_X"), self._brought(bk, "_spacing")
+                if self._distinct is not None:
+                    first = bk.asarray(on_host(self._distinct))
+                    membership, spacing = membership[first], spacing[first]
+                usual = cluster_spacings(spacing, labels, self.n_clusters_)
+                voters = Voters(fitted, labels, membership, spacing, usual)
+                rows = in_metric(_in_dtype(rows, fitted.dtype), self._settings["metric"])
+                n_voters = min(self._settings["n_neighbors"], fitted.shape[0])
+                votes = shares_of_neighbors(rows, voters, n_voters, self._settings["noise"])
             if given is not None and given.kept is not None:
-                kept, shares = shares, bk.xp.full((given.n_rows, k), np.nan)
-                shares[bk.asarray(given.kept)] = kept
-        return shares, output_converter(X)
+                votes = votes.among(given.n_rows, bk.asarray(given.kept))
+        return votes, output_converter(X)
+
+    def _rows_for_predict(
+        self, given: Any, X: Array, late: Callable[[Any], Any]
+    ) -> Array | OnDevice | None:
+        """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
+        if self.affinity == "precomputed":
+            return None
+        return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)
+
+    def _mark_outliers(self) -> None:
+        """Give outliers the label -1, if the fit had `noise`."""
+        if (noise := self._settings["noise"]) is not None:
+            scores = outlier_scores(self)
+            bk = backend_of(scores)
+            labels = bk.xp.where(scores > noise, np.int32(-1), bk.asarray(self.labels_))
+            self.labels_ = output_converter(self.labels_)(labels)
 
     def _prepared(self, X: Matrix) -> tuple[Any, Prepared | None]:
         """Return the rows after `preparation_`, and an estimator without names to check them by.
@@ -134,8 +218,7 @@ class FittedModel(Refitting):
         Parameters
         ----------
         path : str or path
-            A .npz file. It is as large as the fitted arrays and X together. Its content is listed
-            in `specialk_gpu._storage`.
+            A .npz file. It is as large as the fitted arrays and X together.
 
         Raises
         ------
@@ -148,6 +231,20 @@ class FittedModel(Refitting):
             was added or changed, so that `load` would refuse the file.
         OSError
             If the file cannot be written. An existing file is then left unchanged.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder, "model.npz"))
+        ...     again = SpecialK.load(Path(folder, "model.npz"))
+        >>> again.n_clusters_
+        3
         """
         check_is_fitted(self)
         fitted = {
@@ -179,6 +276,20 @@ class FittedModel(Refitting):
             The arrays of the file are checked before they are read, and never larger than the file.
         OSError
             If the file cannot be read.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(Path(folder, "model.npz"))
+        ...     again = SpecialK.load(Path(folder, "model.npz"))
+        >>> bool((again.predict(X) == model.labels_).all())
+        True
         """
         parameters, fitted = load(path, cls.__name__, cls._check_parameters)
         model = cls(**parameters)
@@ -202,40 +313,6 @@ class FittedModel(Refitting):
         if settings["alpha"] is None:
             msg = "_settings must have a number for alpha"
             raise ValueError(msg)
-
-    def report(
-        self,
-        path: str | Path,
-        *,
-        X: Matrix | None = None,
-        image_shape: tuple[int, int] | None = None,
-        source: str = "",
-    ) -> None:
-        """Write an HTML page that says how many clusters there are, why, and how clear that is.
-
-        Parameters
-        ----------
-        path : str or path
-            The HTML file.
-        X : array of shape (m, height * width), optional
-            The fitted rows, to show typical rows of each cluster as images.
-        image_shape : tuple of two int, optional
-            Height and width of the images.
-        source : str
-            A description of the data, shown at the top of the page.
-
-        Raises
-        ------
-        NotFittedError
-            If `fit` has not been called.
-        ValueError
-            If the rows of X are not images of that shape.
-        OSError
-            If the file cannot be written.
-        """
-        from specialk_gpu.inspection.report import report
-
-        report(self, path, X=X, image_shape=image_shape, source=source)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickle, with all arrays on the host, for machines without a GPU."""

@@ -13,6 +13,8 @@ from specialk_gpu._checks import as_integer, as_positive
 
 __all__ = ["Parameters", "checked_parameters", "check_counts", "check_limits", "significance_level"]
 
+NUMBERS = ("alpha", "coverage", "drop_correlated", "noise", "tol", "time_limit")
+FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 
 
@@ -36,13 +38,14 @@ class Parameters(Protocol):
     full_path: bool
     n_pairs: int | None
     n_init: int
+    noise: float | None
     eigen_solver: str
     tol: float
     time_limit: float | None
 
 
 def checked_parameters(model: BaseEstimator) -> Any:
-    """Return the parameters of an estimator; NumPy's integers become Python's.
+    """Return the parameters of an estimator; NumPy's integers become Python's, and `noise` a level.
 
     Raises
     ------
@@ -53,10 +56,9 @@ def checked_parameters(model: BaseEstimator) -> Any:
     for name, value in given.items():
         if name in ("full_path", "normalize", "verbose", "random_state"):
             continue
-        if (
-            name in ("alpha", "coverage", "drop_correlated", "tol", "time_limit")
-            and value is not None
-        ):
+        if name == "noise" and isinstance(value, (bool, np.bool)):
+            given[name] = FAR if value else None
+        elif name in NUMBERS and value is not None:
             given[name] = as_positive(name, value)
         elif isinstance(value, Integral):
             given[name] = as_integer(name, value, 1)
@@ -79,6 +81,12 @@ def check_counts(model: Parameters, m: int, rows: str) -> None:
 
 def check_limits(model: Parameters) -> None:
     """Raise a ValueError if the numbers of clusters contradict each other."""
+    if model.noise and model.affinity == "precomputed":
+        msg = (
+            "noise must be None with affinity='precomputed', because outliers are found by their "
+            f"distances, got {model.noise:g} (True means {FAR:g})."
+        )
+        raise ValueError(msg)
     k, least = model.n_clusters, model.min_clusters
     most = np.inf if model.max_clusters is None else model.max_clusters
     if least > most:

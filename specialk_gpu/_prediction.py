@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from specialk_gpu._warn import warn
@@ -11,34 +13,104 @@ from specialk_gpu.graph.knn import GraphWarning
 from specialk_gpu.graph.neighbors import neighbors_among
 from specialk_gpu.graph.precomputed import rows_of_entries
 
-__all__ = ["shares_of_neighbors", "shares_of_similarities"]
+__all__ = ["Voters", "Votes", "shares_of_neighbors", "shares_of_similarities"]
+
+NEAR = 2.0  # up to so many times the spacing of its voters, a new row is as near as fitted rows are
+
+
+class Votes(NamedTuple):
+    """The votes of fitted rows on q new rows.
+
+    Attributes
+    ----------
+    labels : int32 array of shape (q,)
+        The label of all voters if they agree; otherwise the one of the largest share.
+    shares : float64 array of shape (q, k)
+        Each cluster's share; rows sum to 1.
+    """
+
+    labels: Array
+    shares: Array
+
+    def among(self, n: int, kept: Array) -> Votes:
+        """Return the votes as those on n rows, of which only `kept` had a vote: -1, and NaN."""
+        xp = backend_of(self.shares).xp
+        labels = xp.full(n, -1, dtype=np.int32)
+        shares = xp.full((n, self.shares.shape[1]), np.nan)
+        labels[kept], shares[kept] = self.labels, self.shares
+        return Votes(labels, shares)
+
+
+class Voters(NamedTuple):
+    """The u fitted rows that vote, on the backend.
+
+    Attributes
+    ----------
+    X : float array of shape (u, d)
+    labels : int32 array of shape (u,)
+    membership : float64 array of shape (u, k)
+        Rows sum to 1.
+    spacing : float64 array of shape (u,)
+        The distance of each row to its last neighbour.
+    usual : float64 array of shape (k,)
+        The spacing that is usual in each cluster, above zero.
+    """
+
+    X: Array
+    labels: Array
+    membership: Array
+    spacing: Array
+    usual: Array
 
 
 def shares_of_neighbors(
-    queries: Array, X: Array, labels: Array, n_neighbors: int, n_clusters: int
-) -> Array:
-    """Return, for every query, each cluster's share of the nearest rows of X.
+    queries: Array, voters: Voters, n_neighbors: int, noise: float | None = None
+) -> Votes:
+    """Return the labels and shares of new rows, by the memberships of the nearest fitted rows.
 
     Parameters
     ----------
     queries : float array of shape (q, d)
-    X : float array of shape (m, d)
-    labels : int32 array of shape (m,)
+    voters : Voters
     n_neighbors : int
-        The number of voters, at most m. If some of them equal the query, only these vote.
-    n_clusters : int
-        k.
+        The number of voters, at most u. If some of them equal the query, only these vote.
+    noise : float or None
+        If given, a query whose last neighbour is more than so many times as far as is usual in its
+        cluster gets the label -1. One that equals a fitted row is judged as that row.
 
     Returns
     -------
-    float64 array of shape (q, k)
-        Rows sum to 1.
+    Votes
+        The shares are the mean membership of the voters. If the last of them is more than `NEAR`
+        times as far from the query as their own last neighbours are from them, the shares are
+        mixed with equal shares, and tend to these with the square of the distance.
     """
     bk = backend_of(queries)
-    distances, indices, _ = neighbors_among(queries, X, n_neighbors)
+    xp, k = bk.xp, voters.membership.shape[1]
+    distances, indices, _ = neighbors_among(queries, voters.X, n_neighbors)
     equal = distances == 0
-    votes = (equal | ~equal.any(axis=1)[:, None]).astype(np.float64)
-    return _shares(bk, labels[indices], votes, n_clusters)
+    known = equal.any(axis=1)
+    votes = (equal | ~known[:, None]).astype(np.float64)
+    shares = xp.zeros((indices.shape[0], k))
+    for voter, vote in zip(indices.T, votes.T, strict=True):  # not at once: (q, n, k) is large
+        shares += voters.membership[voter] * vote[:, None]
+    shares /= votes.sum(axis=1)[:, None]
+    labels = _labels_of(_shares(bk, voters.labels[indices], votes, k), shares)
+    spacing = xp.where(voters.spacing > 0, voters.spacing, voters.usual[voters.labels])
+    with np.errstate(over="ignore"):
+        far = distances[:, -1] / xp.median(spacing[indices], axis=1)
+        trust = xp.where(known, 1.0, xp.maximum(far / NEAR, 1.0) ** -2.0)[:, None]
+        reach = xp.where(known, voters.spacing[indices[:, 0]], distances[:, -1])
+        if noise is not None:
+            labels = xp.where(reach / voters.usual[labels] > noise, np.int32(-1), labels)
+    return Votes(labels, trust * shares + (1 - trust) / k)
+
+
+def _labels_of(by_label: Array, shares: Array) -> Array:
+    """Return the label (q,) that has all votes, or the largest share where voters disagree."""
+    xp = backend_of(shares).xp
+    agree = by_label.max(axis=1) == 1
+    return xp.where(agree, by_label.argmax(axis=1), shares.argmax(axis=1)).astype(np.int32)
 
 
 def _shares(bk: Backend, near: Array, votes: Array, n_clusters: int) -> Array:
@@ -50,8 +122,8 @@ def _shares(bk: Backend, near: Array, votes: Array, n_clusters: int) -> Array:
     return total / total.sum(axis=1)[:, None]
 
 
-def shares_of_similarities(S: Sparse, D: Array, labels: Array, n_clusters: int) -> Array:
-    """Return, for every new row, each cluster's share of the similarity.
+def shares_of_similarities(S: Sparse, D: Array, labels: Array, membership: Array) -> Votes:
+    """Return the labels and shares of new rows, by the memberships of the fitted rows.
 
     Parameters
     ----------
@@ -60,15 +132,15 @@ def shares_of_similarities(S: Sparse, D: Array, labels: Array, n_clusters: int) 
     D : float array of shape (m, n)
         The embedding. A new row without any similarity gets the label of the fitted rows whose
         embedding is zero; without such rows, that of the cluster whose mean is nearest to the
-        origin. A GraphWarning says so.
+        origin; and equal shares. A GraphWarning says so.
     labels : int32 array of shape (m,)
-    n_clusters : int
-        k.
+    membership : float64 array of shape (m, k)
+        Rows sum to 1.
 
     Returns
     -------
-    float64 array of shape (q, k)
-        Rows sum to 1.
+    Votes
+        The shares are the mean membership of the fitted rows, weighted by similarity.
 
     Raises
     ------
@@ -76,33 +148,44 @@ def shares_of_similarities(S: Sparse, D: Array, labels: Array, n_clusters: int) 
         If an entry is negative or not finite.
     """
     bk = backend_of(S)
-    xp = bk.xp
+    xp, (q, k) = bk.xp, (S.shape[0], membership.shape[1])
     S = bk.sparse.csr_matrix(S, dtype=np.float64)
     row = rows_of_entries(S, "similarities")
     S.data = xp.ldexp(S.data, -S.shape[1].bit_length())  # keeps the sum of each row finite
-    place = row * n_clusters + labels[S.indices]
-    whole = xp.rint(xp.ldexp(S.data, _growth(bk, S)[row]))  # whole numbers: their sums are exact
-    total = xp.bincount(place, whole, minlength=S.shape[0] * n_clusters).reshape(-1, n_clusters)
-    alone = xp.flatnonzero(total.sum(axis=1) == 0)
-    if alone.size:
+    S.data = xp.ldexp(S.data, _growth(bk, S)[row])  # and near 2^50
+    one_hot = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
+    total = _products(bk, S, xp.concatenate([one_hot, membership], axis=1))
+    by_label, shares = total[:, :k], total[:, k:]
+    alone = by_label.sum(axis=1) == 0
+    by_label[alone, _label_of_zero(bk, D, labels, k)] = 1.0
+    shares[alone] = 1.0
+    if n_alone := int(alone.sum()):  # host waits
         warn(
-            f"{alone.size} of {S.shape[0]} rows have no similarity to a row that was fitted: their "
-            "labels mean nothing.",
+            f"{n_alone} of {q} rows have no similarity to a row that was fitted: their labels mean "
+            "nothing.",
             GraphWarning,
         )
-        total[alone, _label_of_zero(bk, D, labels, n_clusters)] = 1
-    return total / total.sum(axis=1)[:, None]
+    by_label /= by_label.sum(axis=1)[:, None]
+    shares /= shares.sum(axis=1)[:, None]
+    return Votes(_labels_of(by_label, shares), shares)
 
 
-def _growth(bk: Backend, S: Sparse) -> Array:
-    """Return the exponents of two (q,) that scale the rows of S to sums of about 2^50."""
+def _products(bk: Backend, S: Sparse, X: Array) -> Array:
+    """Return S X for a sparse matrix (q, m), which is filled up to a square: (q, columns)."""
     xp, (q, m) = bk.xp, S.shape
     n = max(q, m)
     indptr = xp.concatenate([S.indptr, xp.full(n - q, S.nnz, dtype=S.indptr.dtype)])
     square = bk.sparse.csr_matrix((S.data, S.indices, indptr), shape=(n, n))
-    sums = xp.empty((n, 1))
-    bk.spmm(square, xp.ones((n, 1)), sums, 1.0, 0.0, 0.0)
-    return 50 - xp.frexp(sums[:q, 0])[1]
+    X = xp.concatenate([X, xp.zeros((n - m, X.shape[1]))])
+    out = xp.empty((n, X.shape[1]))
+    bk.spmm(square, X, out, 1.0, 0.0, 0.0)
+    return out[:q]
+
+
+def _growth(bk: Backend, S: Sparse) -> Array:
+    """Return the exponents of two (q,) that scale the rows of S to sums of about 2^50."""
+    sums = _products(bk, S, bk.xp.ones((S.shape[1], 1)))
+    return 50 - bk.xp.frexp(sums[:, 0])[1]
 
 
 def _label_of_zero(bk: Backend, D: Array, labels: Array, n_clusters: int) -> int:

@@ -53,16 +53,17 @@ def _finite(number: float | None) -> float | None:
 def summary(
     model: FittedModel, rows: list[dict[str, Any]], seconds: float, warned: list[str]
 ) -> dict[str, Any]:
-    import numpy as np
-
     from specialk_gpu._environment import package_versions, peak_bytes
     from specialk_gpu.backend import get_backend
+    from specialk_gpu.inspection.diagnostics import sizes_of_clusters
 
+    sizes, n_outliers = sizes_of_clusters(model)
     backend = get_backend(model.backend_).describe()
     return {
         "n_clusters": int(model.n_clusters_),
         "criterion": model.path_.criterion,
-        "cluster_sizes": np.bincount(model.labels_, minlength=model.n_clusters_).tolist(),
+        "cluster_sizes": sizes.tolist(),
+        **({"n_outliers": n_outliers} if n_outliers else {}),
         "limit_reached": bool(model.limit_reached_),
         "n_samples": len(model.labels_),
         "n_features": int(model.n_features_in_),

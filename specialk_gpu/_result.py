@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from specialk_gpu._printable import html_table
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -24,6 +26,7 @@ __all__ = [
 ]
 
 NO_POWER = "rejected: the test has no power on these data"
+MOST_IN_HTML = 50  # candidates
 TIME_IS_UP = "; time_limit reached"  # the end of a reason
 SMALL = -3 * math.log(10)  # log p below which the cut test's p is printed as "< 0.001"
 
@@ -147,6 +150,15 @@ class SelectionPath(tuple[Candidate, ...]):
         DataFrame
             `log_p` decides; `log10_p` is the same number to base 10. Columns that the rule does not
             use are left out. ``frame.attrs["criterion"]`` is the rule.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> model.path_.to_frame()["k"].tolist()[:4]
+        [1, 2, 3, 4]
         """
         import pandas as pd
 
@@ -159,21 +171,36 @@ class SelectionPath(tuple[Candidate, ...]):
 
     def __str__(self) -> str:
         """Return the path as a table whose header names the rule."""
-        cut = self.criterion == "cut"
-        if cut:
-            columns, rule = f"{'p':>9} {'own p':>9}", "cut test"
-        else:
-            columns, rule = f"{'log10 p':>9} {'inertia':>12}", "ZZ Top Bound [HD19]"
-        lines = [f"{'k':>4} {columns} {'pair':>9} {'accepted':>9}  reason ({rule})"]
-        for step in self:
-            pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
-            if cut:
-                values = f"{_p(step.log_p, step.k):>9} {_p(step.log_p_level, step.k):>9}"
-            else:
-                values = f"{step.log_p / math.log(10):>9.2f} {step.inertia:>12.6g}"
-            accepted = "yes" if step.accepted else "no"
-            lines.append(f"{step.k:>4} {values} {pair:>9} {accepted:>9}  {step.reason}")
+        widths = (4, 9, 9, 9, 9) if self.criterion == "cut" else (4, 9, 12, 9, 9)
+        lines = []
+        for *cells, reason in (self._head(), *map(self._cells, self)):
+            columns = [cell.rjust(width) for cell, width in zip(cells, widths, strict=True)]
+            lines.append(f"{' '.join(columns)}  {reason}")
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        """Return the table, because the labels of all candidates would fill many pages."""
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        """Return a table of HTML for notebooks, of at most `MOST_IN_HTML` candidates."""
+        table = html_table(self._head(), map(self._cells, self[:MOST_IN_HTML]))
+        left = len(self) - MOST_IN_HTML
+        return f"{table}\n<p>and {left} more: print(model.path_)</p>" if left > 0 else table
+
+    def _head(self) -> list[str]:
+        cut = self.criterion == "cut"
+        columns = ["p", "own p"] if cut else ["log10 p", "inertia"]
+        rule = "cut test" if cut else "ZZ Top Bound [HD19]"
+        return ["k", *columns, "pair", "accepted", f"reason ({rule})"]
+
+    def _cells(self, step: Candidate) -> list[str]:
+        if self.criterion == "cut":
+            values = [_p(step.log_p, step.k), _p(step.log_p_level, step.k)]
+        else:
+            values = [f"{step.log_p / math.log(10):.2f}", f"{step.inertia:.6g}"]
+        pair = "" if step.pair is None else f"{step.pair[0]}, {step.pair[1]}"
+        return [str(step.k), *values, pair, "yes" if step.accepted else "no", step.reason]
 
 
 def _p(log_p: float | None, k: int) -> str:

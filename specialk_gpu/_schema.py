@@ -45,7 +45,7 @@ class Field(NamedTuple):
 
 
 ARRAYS = {
-    "labels_": Field("i4", "m", 0, "k"),
+    "labels_": Field("i4", "m", -1, "k"),  # -1 only with `noise`
     "membership_": Field("f8", "m k", 0),
     "embedding_": Field("f8", "m c"),
     "eigenvalues_": Field("f8", "n"),
@@ -61,6 +61,7 @@ ARRAYS = {
     "_fit_labels": Field("i4", "u", 0, "k"),
     # only for some models
     "_fit_X": Field("f4 f8", "u d"),  # without affinity="precomputed"
+    "_spacing": Field("f8", "m", 0),  # without affinity="precomputed"
     "_distinct": Field("i8", "u", 0, "m"),  # if duplicates were represented by others
     "feature_names_in_": Field("U", "d"),  # if X had column names
     "_tree.leaf": Field("i4", "m", 0, "K"),  # the tree: with criterion="cut"
@@ -126,7 +127,7 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _check_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Check the names, dtypes and shapes of all arrays, and return the sizes by name."""
-    optional = {"_fit_X", "_distinct", "feature_names_in_"}
+    optional = {"_fit_X", "_spacing", "_distinct", "feature_names_in_"}
     optional |= {name for name in ARRAYS if name.startswith("_tree.")}
     for name in arrays:
         _must(name in ARRAYS, f"it holds {name!r}, which no model has")
@@ -158,7 +159,7 @@ def _check_content(content: Any) -> None:
     _must(isinstance(state, dict), "its state must be an object")
     whole = {"path_", "affinity_matrix_", "_tree", *VALUES}
     whole -= {"preparation_"}
-    known = whole | {"_fit_X", "_distinct", "preparation_"}
+    known = whole | {"_fit_X", "_spacing", "_distinct", "preparation_"}
     for name, told in state.items():
         _must(name in known, f"it holds {name!r}, which no model has")
         _must(isinstance(told, dict), f"{name} must be an object, got {type(told).__name__}")
@@ -170,7 +171,7 @@ def _check_content(content: Any) -> None:
         _must(state[name].keys() == {"value"}, f"{name} must have a value")
         value = state[name]["value"]
         _must(holds(value), f"{name} must be {expected}, got {value!r}")
-    for name in ("_fit_X", "_distinct"):
+    for name in ("_fit_X", "_spacing", "_distinct"):
         _must(state.get(name, {"value": None}) == {"value": None}, f"{name} must be an array")
     _must(state["_tree"] in ({"tree": True}, {"value": None}), "_tree must be a tree or null")
     _check_path(state["path_"], state["_settings"]["value"].get("criterion"))
@@ -216,11 +217,17 @@ def check_model(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> No
     criterion = state["path_"]["criterion"]
     given = state["_settings"]["value"].get("affinity") == "precomputed"
     distinct = u != m or "_distinct" in arrays
-    needed = {"_fit_X": not given, "_distinct": distinct, "_tree.leaf": criterion == "cut"}
+    needed = {
+        "_fit_X": not given,
+        "_spacing": not given,
+        "_distinct": distinct,
+        "_tree.leaf": criterion == "cut",
+    }
     for name, expected in needed.items():
         _must((name in arrays) == expected, f"it {'lacks' if expected else 'has'} {name}")
-    has_null = state["_tree"] == {"value": None}, "_fit_X" in state, "_distinct" in state
-    for name, is_null in zip(("_tree.leaf", "_fit_X", "_distinct"), has_null, strict=True):
+    is_null_of = {name: name in state for name in ("_fit_X", "_spacing", "_distinct")}
+    is_null_of["_tree.leaf"] = state["_tree"] == {"value": None}
+    for name, is_null in is_null_of.items():
         _must(is_null != (name in arrays), f"{name} must be an array or null, not both")
     n_columns = m if given else sizes["d"]
     if "preparation_" in state:
@@ -232,6 +239,8 @@ def check_model(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> No
         _must(found == size, f"{name} must be {size} by the arrays, got {found}")
     n_parts = state["n_graph_components_"]["value"]
     _must(n_parts <= u, f"n_graph_components_ must be at most {u} rows, got {n_parts}")
+    noise = bool(state["_settings"]["value"].get("noise"))
+    _must(noise or int(arrays["labels_"].min()) >= 0, "labels_ must not be negative without noise")
     shape = state["affinity_matrix_"]
     _must(shape == {"shape": [u, u]}, f"affinity_matrix_ must have shape {[u, u]}, got {shape}")
     parts = tuple(arrays[f"affinity_matrix_.{part}"] for part in ("data", "indices", "indptr"))

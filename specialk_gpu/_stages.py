@@ -40,6 +40,7 @@ __all__ = [
     "graphs_to_cut",
     "explain_memory_error",
     "neighbour_graph",
+    "spacing_of",
     "unequal_spreads",
     "warn_of_graph",
     "warn_of_hubs",
@@ -108,7 +109,12 @@ def fit_by_cut(
 
 
 def fit_by_zz_top(
-    parameters: Parameters, bk: Backend, W: Sparse, rng: RandomState, clock: Clock
+    parameters: Parameters,
+    bk: Backend,
+    rows: Rows | None,
+    W: Sparse,
+    rng: RandomState,
+    clock: Clock,
 ) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
     n = n_wanted(parameters, W.shape[0])
@@ -117,6 +123,8 @@ def fit_by_zz_top(
         pairs = verified_eigenpairs(parameters, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=parameters.drop_correlated)
+        if rows is not None and rows.leaders is not None:
+            D = D[rows.leaders]  # copies stay together
         pairs = _without_vectors(pairs)
         clock.stop("embedding", f"{D.shape[1]} columns")
     warn_of_components(bk, W, pairs)
@@ -185,6 +193,12 @@ def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sp
     if parameters.affinity == "nearest_neighbors":
         return knn_graph_of(rows, n_neighbors, parameters.weights), None
     return radius_graph_of(rows, n_neighbors, parameters.coverage)
+
+
+def spacing_of(parameters: Parameters, rows: Rows) -> Array:
+    """Return the distance (m,) of each row to the last of its neighbours, which are known."""
+    n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
+    return rows.spacing(n_neighbors) if n_neighbors else backend_of(rows.X).xp.zeros(len(rows))
 
 
 def graphs_to_cut(parameters: Parameters, rows: Rows | None, W: Sparse) -> CutGraphs:

@@ -31,7 +31,7 @@ from specialk_gpu.selection.merging import Tree
 
 __all__ = ["OnDevice", "load", "on_host", "save"]
 
-FORMAT = 3
+FORMAT = 4
 STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 MOST_ARRAYS = 100  # in a file
@@ -135,8 +135,8 @@ def save(
 
 def _number(value: object) -> float:
     """Return a NumPy scalar as a Python number."""
-    if isinstance(value, np.generic):
-        return value.item()
+    if isinstance(value, np.generic):  # `item` of a long double is one again
+        return float(value) if isinstance(value, np.floating) else value.item()
     msg = f"a {type(value).__name__} cannot be saved, got {value!r}."
     raise TypeError(msg)
 

@@ -208,7 +208,7 @@ def test_a_missing_library_is_named_and_how_to_get_it(gpu, monkeypatch, library,
     error = MISSING[library][1]
     assert reason.startswith(f"{library} is missing or fails ({type(error).__name__}: {error});")
     extra = f"cuda{version // 1000}"
-    assert f"pip install 'specialk-gpu[{extra}]' (that is, cupy-{extra}x[ctk])" in reason
+    assert f"pip install 'cupy-{extra}x[ctk]'" in reason
     monkeypatch.setitem(gpu.check.LIBRARIES, library, lambda: False)
     assert gpu.probe()[0].startswith(f"a first call of {library} returned wrong numbers")
     monkeypatch.setitem(gpu.check.LIBRARIES, library, lambda: True)
@@ -243,11 +243,17 @@ ADVICE = [  # version of the driver, what it returns, whether Linux tells of it,
     (None, 0, False, "this machine has no NVIDIA driver, which CUDA needs", "none"),
     (0, 0, False, "this machine has no NVIDIA driver, which CUDA needs", "none"),
     (12090, 100, False, "this machine has no NVIDIA driver, which CUDA needs", "none"),
-    (None, 0, True, "'specialk-gpu[cuda12]' (or [cuda13])", "installed, but libcuda was not found"),
+    (
+        None,
+        0,
+        True,
+        "'cupy-cuda12x[ctk]' (or cupy-cuda13x[ctk])",
+        "installed, but libcuda was not found",
+    ),
     (11080, 0, True, "CUDA 11.8, too old: CuPy 14 needs", "CUDA 11.8, too old: CuPy 14 needs"),
-    (12000, 0, True, "pip install 'specialk-gpu[cuda12]'", "CUDA 12.0, extra cuda12"),
-    (12090, 0, False, "pip install 'specialk-gpu[cuda12]'", "CUDA 12.9, extra cuda12"),
-    (13010, 0, True, "pip install 'specialk-gpu[cuda13]'", "CUDA 13.1, extra cuda13"),
+    (12000, 0, True, "pip install 'cupy-cuda12x[ctk]'", "CUDA 12.0, extra cuda12"),
+    (12090, 0, False, "pip install 'cupy-cuda12x[ctk]'", "CUDA 12.9, extra cuda12"),
+    (13010, 0, True, "pip install 'cupy-cuda13x[ctk]'", "CUDA 13.1, extra cuda13"),
 ]
 
 
@@ -265,7 +271,7 @@ def test_cupy_is_recommended_where_a_driver_could_run_it(
     assert not broken
     assert reason.startswith("CuPy cannot be imported (import of cupy halted; ")
     assert advice in reason
-    assert ("pip install" in reason) == ("pip install" in advice or "specialk-gpu[" in advice)
+    assert ("pip install" in reason) == ("pip install" in advice or "cupy-cuda" in advice)
     assert driver.driver_text().startswith(text)
 
 

@@ -230,6 +230,14 @@ def test_sums_that_overflow_are_infinite_without_a_warning(bk, monkeypatch):
     assert np.isnan(bk.to_numpy(stats.sums)).all()
 
 
+def test_labels_beyond_32_bits_are_no_clusters(bk):
+    D = np.arange(10.0).reshape(5, 2)
+    labels = np.array([0, 1, 2**32, 2**32 + 1, -(2**32)])
+    stats = cluster_stats(bk.asarray(D), bk.asarray(labels), 2)
+    np.testing.assert_array_equal(bk.to_numpy(stats.counts), [1, 1])
+    np.testing.assert_array_equal(bk.to_numpy(stats.sums), D[:2])
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint64, np.int64])
 def test_labels_of_any_integer_type_are_counted(bk, dtype):
     D, labels = draw(1, (7, 4, 5), 9)

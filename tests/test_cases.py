@@ -90,6 +90,19 @@ def test_copies_far_from_all_other_rows_are_a_cluster(bk, tmp_path, copies, n_cl
     np.testing.assert_array_equal(again.predict(bk.to_numpy(new)), expected)
 
 
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+@pytest.mark.parametrize(("m", "copies"), [(11, 200), (30, 31), (40, 50), (150, 50)])
+def test_copies_that_are_kept_stay_together_on_every_level(bk, m, copies, criterion):
+    rows = np.random.default_rng(0).normal(size=(m, 2))
+    X = np.concatenate([rows, np.full((copies, 2), 100.0)])
+    for n_clusters in (None, 4):
+        model = fit(bk, X, criterion=criterion, n_clusters=n_clusters, full_path=True)[0]
+        for step in (step for step in model.path_ if step.k <= m + 1):
+            labels = bk.to_numpy(bk.asarray(step.labels))
+            assert len(set(labels[m:].tolist())) == 1
+            assert (np.bincount(labels, minlength=step.k) > 0).all()
+
+
 @pytest.mark.parametrize(
     ("X", "k"),
     [

@@ -193,6 +193,7 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
         "drop_correlated": 0.95,
         "n_kmeans_components": 20,
         "n_pairs": 10,
+        "noise": 3.5,
         "tol": 1e-6,
         "backend": "numpy",
         "time_limit": 60.5,

@@ -9,6 +9,7 @@ import math
 import re
 import runpy
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -102,30 +103,104 @@ def test_python_blocks_run_and_print_what_the_page_shows(page, tmp_path, monkeyp
             printed = None
 
 
-TUTORIALS = {
-    "images": "\n9 clusters in ",
-    "single_cell": "\ninside the largest: 1\n",
-    "choosing": "\nzz_top, n = 1000: blobs 3, square 4\ncut: square 1\n",
-    "from_spectral_clustering": "k = 3\nagreement: 0.993",
+CELL = re.compile(r"^```\{code-cell\}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OPTIONS = re.compile(r"\A(---\n.*?^---\n|(:.*\n)+)", re.MULTILINE | re.DOTALL)  # of a cell
+NOTEBOOKS = {  # by name, what they print that their text relies on
+    "gallery": (),
+    "tutorials/coarser_finer": (
+        "9 clusters\n",
+        "alpha = 0.001: k = 9\n",
+        "n = 200: 1\n",
+        "cut: 1\n",
+    ),
+    "tutorials/customers": (
+        "3 segments\n",
+        "add --id-column customer --drop channel --missing median",
+        "k = 3 clusters ",
+        "\n   K0000      0\n",
+    ),
+    "tutorials/first_steps": (
+        "3 clusters\n",
+        "random_state = 1: k = 3\n1 cluster\n",
+        "labels: True\n",
+    ),
+    "tutorials/from_hdbscan": ("SpecialK: 1 cluster\n", "SpecialK: 2 clusters and "),
+    "tutorials/from_spectral_clustering": ("k = 2\nagreement (ARI): 1.000\n", "\nk = 2\n"),
+    "tutorials/graphs": (
+        "3 communities\n",
+        "SpecialK: 1\nSpecialK: 1\nits four clusters: ARI 0.99\n",
+    ),
+    "tutorials/images": ("9 clusters of 1797 images\n", "\nNMI with the digits: 0.89\n"),
+    "tutorials/large_data": ("sample: 8 - all rows: 8\n", "8 of 20 dimensions: 8\ngraph: 8\n"),
 }
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("name", TUTORIALS)
-def test_tutorials_run_and_print_what_they_say(name, tmp_path, monkeypatch, capsys):
+@pytest.mark.filterwarnings("ignore::UserWarning")  # they are shown on the pages
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_notebooks_run_and_print_what_they_say(name, tmp_path, monkeypatch, capsys):
+    from matplotlib import pyplot
+
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("SPECIALK_MNIST", raising=False)
-    runpy.run_path(str(ROOT / f"docs/tutorials/{name}.py"))
-    assert TUTORIALS[name] in capsys.readouterr().out
+    cells = CELL.findall((ROOT / f"docs/{name}.md").read_text(encoding="utf-8"))
+    namespace = {}
+    try:
+        for cell in cells:
+            exec(compile(OPTIONS.sub("", cell), name, "exec"), namespace)
+    finally:
+        pyplot.close("all")
+    out = "".join(capsys.readouterr())
+    assert cells
+    for words in NOTEBOOKS[name]:
+        assert words in out
 
 
-def test_no_tutorial_is_left_out():
-    assert {path.stem for path in (ROOT / "docs/tutorials").glob("*.py")} == set(TUTORIALS)
+def test_no_notebook_is_left_out():
+    pages = {path: path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")}
+    names = {path for path, text in pages.items() if "{code-cell}" in text}
+    assert names == {ROOT / f"docs/{name}.md" for name in NOTEBOOKS}
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
-def test_demo_prints_what_the_page_shows(page, capsys):
-    shown = next(content for language, content in blocks(page) if content.startswith("blobs: "))
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_single_cell_tutorial_prints_what_it_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(ROOT / "docs/tutorials/single_cell.py"))
+    assert "\ninside the largest: 1\n" in capsys.readouterr().out
+
+
+def test_the_picture_of_the_readme_shows_the_true_numbers(monkeypatch):
+    monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
+    from benchmarks.pictures import PANELS, found
+
+    assert {title: found(title)[1].n_clusters_ for title in PANELS} == {
+        title: k for title, (k, _) in PANELS.items()
+    }
+
+
+# -- the README -----------------------------------------------------------------------------------
+
+
+def test_readme_is_short_and_names_the_two_commands():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 90
+    assert "`make demo`" in text
+    assert "`make test`" in text
+
+
+def test_a_package_index_gets_the_readme_without_links_that_lead_nowhere():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert any(not target.startswith("https:") for target in LINK.findall(text))
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for change in hook["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    assert LINK.findall(text)
+    assert all(target.startswith("https://") for target in LINK.findall(text))
+
+
+def test_demo_prints_what_the_home_page_shows(capsys):
+    home = blocks("docs/index.md")
+    shown = next(content for _, content in home if content.startswith("blobs: "))
     assert main(["demo"]) == 0
     out = capsys.readouterr().out
     assert_same_output(out.rsplit("(", 1)[0], shown.rsplit("(", 1)[0])

@@ -30,6 +30,7 @@ from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.spectrum import chebyshev, filter, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed
 from specialk_gpu.spectrum.memory import needed_bytes
+from specialk_gpu.spectrum.solvers import takes_dense
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
@@ -229,6 +230,15 @@ def test_equal_components_come_in_the_order_of_their_rows(bk):
     assert max(first[10:]) < 5  # of the first component
 
 
+def test_of_equal_magnitudes_the_positive_come_first_whatever_their_component(bk):
+    W, _ = union(cycle(8), cycle(8))
+    found = eigenpairs(csr(bk, W), 12, random_state=0)
+    expected = [2] * 2 + [-2] * 2 + [2**0.5] * 4 + [-(2**0.5)] * 4
+    np.testing.assert_allclose(bk.to_numpy(found.values), expected, rtol=1e-12)
+    first = [int(np.flatnonzero(abs(v) > 1e-12)[0]) for v in bk.to_numpy(found.vectors).T]
+    assert [row // 8 for row in first] == [0, 1] * 2 + [0, 0, 1, 1] * 2
+
+
 @pytest.mark.parametrize("kind", ["path", "falling path", "star", "no edges"])
 def test_components_of_long_graphs(bk, kind):
     m = 100_000 if bk.name == "cuda" or kind == "path" else 1000
@@ -339,6 +349,24 @@ def test_a_whole_eigenspace_of_both_signs_is_seen_to_be_missing(bk):
     assert message.startswith("An eigenvalue of magnitude 7 is missing")
 
 
+def test_a_component_that_no_start_reaches_is_reported_missing(bk, monkeypatch):
+    W = sparse.block_diag([path(300)[0], 2 * cycle(60)[0]], "csr")
+    random_block, made = chebyshev.random_block, []
+
+    def blind(*given):
+        made.append(random_block(*given))
+        if len(made) <= 2:  # the estimate's and the iteration's, not those of the search at the end
+            made[-1][300:] = 0
+        return made[-1]
+
+    monkeypatch.setattr(chebyshev, "random_block", blind)
+    found = chebyshev.chebyshev(bk, csr(bk, W), 5, 1e-8, 100, np.random.RandomState(0))
+    expected = largest(path(300)[1], 5)
+    np.testing.assert_allclose(np.abs(bk.to_numpy(found[0])), expected, rtol=1e-10)
+    top = 2 * np.abs(cycle(60)[1]).max()
+    assert found[2].startswith(f"An eigenvalue of magnitude {top:.8g} is missing")
+
+
 def test_a_matrix_that_is_not_finite_raises_or_is_flagged(bk):
     W, _ = path(700)
     W.data[100] = np.nan
@@ -381,6 +409,14 @@ def test_the_start_vector_is_not_written_to(bk):
 def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
     W, _ = cycle(m)
     assert eigenpairs(csr(bk, W), n, random_state=0).solver == solver
+
+
+def test_the_limits_of_dense_are_those_documented():
+    yes = [(1, 1), (300, 1), (301, 151), (900, 180), (1000, 200), (1001, 501), (10_000, 5000)]
+    no = [(301, 5), (900, 179), (1000, 199), (1001, 201), (1001, 500), (10_000, 4999)]
+    assert [takes_dense(m, n, "auto") for m, n in yes + no] == [True] * 7 + [False] * 6
+    assert takes_dense(10_000, 1, "dense")
+    assert [takes_dense(10, n, "chebyshev") for n in (1, 7, 8)] == [False, False, True]
 
 
 def thick_cycle(m, width):

@@ -54,12 +54,83 @@ def test_npz_with_several_arrays_names_them_unless_one_is_chosen(tmp_path):
         read_matrix(tmp_path / "x.npz", key="third")
 
 
-@pytest.mark.parametrize("layout", ["csr", "csc", "coo"])
+@pytest.mark.parametrize("layout", ["csr", "csc", "coo", "dia", "bsr"])
 def test_sparse_npz_comes_back_as_csr(tmp_path, layout):
     sparse.save_npz(tmp_path / "w.npz", W.asformat(layout))
     found = read_matrix(tmp_path / "w.npz")
     assert found.format == "csr"
     np.testing.assert_array_equal(found.toarray(), W.toarray())
+
+
+def parts_of(layout, **changed):
+    """Return what SciPy writes of W in a layout, with some arrays changed."""
+    matrix = W.asformat(layout)
+    names = {"coo": ("row", "col"), "dia": ("offsets",)}.get(layout, ("indices", "indptr"))
+    parts = {name: getattr(matrix, name) for name in ("data", *names)}
+    return parts | {"format": np.array(layout.encode()), "shape": np.array(W.shape)} | changed
+
+
+def test_coordinates_may_be_one_array(tmp_path):
+    parts = parts_of("coo", coords=np.stack([W.tocoo().row, W.tocoo().col]))
+    np.savez(tmp_path / "w.npz", **{k: v for k, v in parts.items() if k not in ("row", "col")})
+    np.testing.assert_array_equal(read_matrix(tmp_path / "w.npz").toarray(), W.toarray())
+
+
+@pytest.mark.parametrize(
+    ("layout", "changed", "message"),
+    [
+        ("dia", {"offsets": np.array([-W.shape[0]])}, "a diagonal lies outside the shape"),
+        ("dia", {"offsets": np.array([W.shape[1]])}, "a diagonal lies outside the shape"),
+        ("csr", {"data": np.ones((W.nnz, 1))}, "a csr matrix have the wrong number of dimensions"),
+        ("bsr", {"data": np.ones(W.nnz)}, "a bsr matrix have the wrong number of dimensions"),
+        ("csr", {"indices": W.indices[None]}, "have the wrong number of dimensions"),
+        ("csr", {"indptr": W.indptr[None]}, "have the wrong number of dimensions"),
+        ("csr", {"data": W.data[1:]}, f"indptr ends at {W.nnz}, but there are {W.nnz} indices"),
+        ("csr", {"indptr": np.r_[1, W.indptr[1:]]}, "indptr ends at"),
+        ("csr", {"shape": np.array([3])}, r"of two dimensions, got the shape \[3\]"),
+        ("csr", {"shape": np.array([-1, 3])}, r"of two dimensions, got the shape \[-1, 3\]"),
+        ("csr", {"shape": np.array([W.shape[0], 10**9])}, "is too large for"),
+    ],
+)
+def test_arrays_that_are_no_sparse_matrix_are_refused(tmp_path, layout, changed, message):
+    np.savez(tmp_path / "w.npz", **parts_of(layout, **changed))
+    with pytest.raises(ValueError, match=message):
+        read_matrix(tmp_path / "w.npz")
+
+
+def test_headers_of_version_2_are_read_and_those_of_version_3_refused(tmp_path):
+    for version in ((1, 0), (2, 0), (3, 0)):
+        with (tmp_path / "x.npy").open("wb") as stream:
+            np.lib.format.write_array(stream, X, version=version)
+        if version < (3, 0):
+            np.testing.assert_array_equal(read_matrix(tmp_path / "x.npy"), X)
+            continue
+        with pytest.raises(ValueError, match=r"format has version 3\.0, expected 1\.0 or 2\.0"):
+            read_matrix(tmp_path / "x.npy")
+
+
+def test_columns_first_and_the_other_byte_order_are_read(tmp_path):
+    np.save(tmp_path / "x.npy", np.asfortranarray(X.astype(X.dtype.newbyteorder())))
+    np.testing.assert_array_equal(read_matrix(tmp_path / "x.npy"), X)
+
+
+def test_a_zip_that_is_compressed_otherwise_is_refused(tmp_path):
+    np.save(tmp_path / "x.npy", X)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w", zipfile.ZIP_BZIP2) as archive:
+        archive.write(tmp_path / "x.npy", "x.npy")
+    with pytest.raises(
+        ValueError, match=r"'x\.npy' is compressed in a way that \.npz files are not"
+    ):
+        read_matrix(tmp_path / "x.npz")
+
+
+def test_ids_are_written_beside_labels_and_refused_elsewhere(tmp_path):
+    write_labels(tmp_path / "l.csv", [1, 0], ids=["a,b", "c"], id_name="who")
+    assert (tmp_path / "l.csv").read_text() == 'who,label\n"a,b",1\nc,0\n'
+    for name, ids in (("l.npy", ["a", "b"]), ("m.csv", ["a"])):
+        with pytest.raises(ValueError, match="ids need a .csv file, and one for each label"):
+            write_labels(tmp_path / name, [1, 0], ids=ids)
+        assert not (tmp_path / name).exists()
 
 
 @pytest.mark.parametrize("reader", ["pyarrow", "polars"])

@@ -313,6 +313,13 @@ def test_an_asymmetric_affinity_is_refused_and_round_off_averaged(bk):
     np.testing.assert_allclose(found, W.toarray(), rtol=1e-11)
 
 
+def test_half_of_the_smallest_number_is_no_entry(bk):
+    W = sparse.csr_matrix(np.array([[1.0, 5e-324], [0.0, 1.0]]))
+    found = to_scipy(bk, affinity_matrix(csr(bk, W)))
+    assert found.nnz == 2
+    np.testing.assert_array_equal(found.toarray(), np.eye(2))
+
+
 def symmetric_but_for_round_off(dtype):
     """Return D^-½ A D^-½ of two groups of 30, computed in `dtype`; the products differ by order."""
     rng = np.random.default_rng(0)

@@ -203,6 +203,28 @@ def test_a_batch_warns_of_nothing_and_numbers_the_clusters_it_found(bk):
         assert np.unique(labels).tolist() == list(range(one.centers.shape[0]))
 
 
+def test_what_is_left_of_clusters_is_numbered_anew_if_one_clustering_alone_has_gaps(bk):
+    labels, used = np.array([[0, 1, 1], [0, 2, 2]], np.int32), np.array([[1, 1, 0], [1, 0, 1]]) > 0
+    others = np.ones(2), np.ones(2, int), np.ones(2, bool)
+    centers = bk.asarray([[[1.0], [2.0], [0.0]], [[1.0], [0.0], [2.0]]])
+    given = rounds.Found(np.array([2, 3]), bk.asarray(labels), centers, used, *others)
+    points = module.kmeans_points(bk, bk.asarray([[1.0], [2.0], [2.0]]))
+    for one in module._results(points, given, [[1.0], [1.0]], bk.asarray([5.0]), 2.0):
+        np.testing.assert_array_equal(bk.to_numpy(one.labels), [0, 1, 1])
+        np.testing.assert_array_equal(bk.to_numpy(one.centers), [[7], [9]])
+        assert (one.inertia, one.inertias) == (4, [4])
+
+
+def test_an_inertia_that_is_only_met_is_not_beaten(bk):
+    points = module.kmeans_points(bk, bk.asarray(NOISE - NOISE.mean(axis=0)))
+    for seed in range(20):  # in some of them, the inertia of the last iteration is rounded down
+        init = bk.asarray(starts(6, 1, seed, NOISE - NOISE.mean(axis=0)))
+        met = rounds.lloyd(points, init.copy(), np.array([6]), 300)[0].inertia
+        for goal, n_found in ((met, 0), (met * (1 + 1e-9), 1)):
+            given = init.copy(), np.array([6]), 300, goal.copy(), np.inf
+            assert rounds.lloyd(points, *given)[0].sizes.size == n_found
+
+
 def test_results_repeat_bit_by_bit(bk):
     first, again = (kmeans_batch(bk.asarray(NOISE), [2, 5, 7], seeds=range(3)) for _ in range(2))
     for one, other in zip(first, again, strict=True):
@@ -388,6 +410,14 @@ def test_same_seed_same_answer_and_random_state_is_used(bk):
     rng = np.random.RandomState(3)
     assert run(bk, NOISE, 5, n_init=2, random_state=rng).inertias == first.inertias
     assert run(bk, NOISE, 5, n_init=2, random_state=rng).inertias != first.inertias
+
+
+def test_integers_far_from_zero_stay_exact(bk):
+    for far in (0, 3 * 2.0**20 + 1, 2.0**45 + 7):
+        found = run(bk, SQUARE + [far, -far], 2, random_state=0)
+        assert found.inertia == 4
+        np.testing.assert_array_equal(np.sort(found.centers[:, 0]) - far, [0, 10])
+        np.testing.assert_array_equal(found.centers[:, 1] + far, [1, 1])
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.uint8])

@@ -9,7 +9,7 @@ from scipy import sparse
 from sklearn.datasets import load_digits, make_blobs, make_moons
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, KFold
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -95,17 +95,55 @@ def test_a_huge_query_leaves_the_others_alone(bk, unit):
 # -- votes ----------------------------------------------------------------------------------------
 
 
+def shares_by_definition(model, X, queries, n):
+    """Return the mean memberships of neighbours found by scikit-learn, mixed with equal shares."""
+    search = NearestNeighbors(n_neighbors=n).fit(X)
+    distances, indices = search.kneighbors(queries)
+    spacing = search.kneighbors()[0][:, -1]
+    far = distances[:, -1] / np.median(spacing[indices], axis=1)
+    trust = np.minimum(1, (2 / far) ** 2)[:, None]
+    return trust * model.membership_[indices].mean(axis=1) + (1 - trust) / model.n_clusters_
+
+
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
-def test_votes_are_those_of_a_neighbors_classifier(bk, affinity):
+def test_new_rows_have_the_mean_membership_of_their_neighbours(bk, affinity):
     X, queries = normal(size=(400, 4)), normal(size=(90, 4))
+    queries[::9] *= 4  # some are far away
     model = fit(X, bk, affinity=affinity, n_clusters=4, n_neighbors=7)
-    oracle = KNeighborsClassifier(7).fit(X, model.labels_)
-    shares = model.predict_proba(queries)
-    assert shares.dtype == np.float64
-    np.testing.assert_allclose(shares, oracle.predict_proba(queries), atol=1e-15)
-    labels = model.predict(queries)
-    assert labels.dtype == np.int32
-    np.testing.assert_array_equal(labels, oracle.predict(queries))
+    expected = shares_by_definition(model, X, queries, 7)
+    shares, labels = model.predict_proba(queries), model.predict(queries)
+    assert (shares.dtype, labels.dtype) == (np.float64, np.int32)
+    np.testing.assert_allclose(shares, expected, rtol=1e-12)
+    votes = KNeighborsClassifier(7).fit(X, model.labels_).predict_proba(queries)
+    agreed = votes.max(axis=1) == 1
+    assert 0 < agreed.sum() < 90
+    np.testing.assert_array_equal(labels[agreed], votes[agreed].argmax(axis=1))
+    np.testing.assert_array_equal(labels, expected.argmax(axis=1))
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_shares_become_equal_with_distance(bk, criterion):
+    X = BLOBS[:, :2]
+    model = fit(X, bk, criterion=criterion, n_clusters=3)
+    away = X[model.labels_ == 1].mean(axis=0) * [0, 1] - [30, 0]
+    rows = np.array([[1e6, 1e6], [1e200, 0], away, 3 * away])
+    shares = model.predict_proba(rows)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(shares[:2], 1 / 3, atol=1e-9)
+    uneven = shares.max(axis=1) - 1 / 3
+    assert uneven[2] > 4 * uneven[3] > 0
+    labels = model.predict(rows)
+    np.testing.assert_array_equal(labels[2:], shares[2:].argmax(axis=1))
+    model.predict_proba(rows[:1] * 0 + 1e308)  # beyond all distances that are numbers
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_the_shares_of_a_fitted_row_are_its_membership(bk, criterion):
+    X, _ = make_moons(400, noise=0.15, random_state=0)
+    model = fit(X, bk, criterion=criterion, n_clusters=3)
+    np.testing.assert_array_equal(model.predict_proba(X), model.membership_)
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert (model.membership_.max(axis=1) < 1).any()
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
@@ -114,7 +152,7 @@ def test_fitted_rows_keep_their_labels(bk, metric, dtype):
     X = load_digits().data.astype(dtype)[:700]
     model = fit(X, bk, n_clusters=6, metric=metric)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
-    assert (model.predict_proba(X).max(axis=1) == 1).all()
+    np.testing.assert_array_equal(model.predict_proba(X), model.membership_)
     np.testing.assert_array_equal(model.predict(X[5:6]), model.labels_[5:6])
 
 
@@ -140,15 +178,18 @@ def test_copies_vote_once_and_keep_their_label(bk):
     model = fit(X, bk)
     assert model.n_clusters_ == 3
     np.testing.assert_array_equal(model.predict(X), model.labels_)
-    own = KNeighborsClassifier(10).fit(BLOBS, model.labels_[::12])
+    np.testing.assert_array_equal(model.predict_proba(X), model.membership_)
+    once = fit(BLOBS, bk)
     queries = BLOBS[:50] + 0.3
-    np.testing.assert_allclose(model.predict_proba(queries), own.predict_proba(queries))
+    expected = shares_by_definition(once, BLOBS, queries, 10)
+    np.testing.assert_allclose(model.predict_proba(queries), expected, rtol=1e-9)
 
 
 def test_equal_rows_with_several_labels_share_the_vote(bk):
     X = np.concatenate([BLOBS, BLOBS[:1]])
     model = fit(X, bk)
-    model._fit_labels = bk.asarray(np.r_[model.labels_[:-1], (model.labels_[0] + 1) % 3])
+    labels = np.r_[model.labels_[:-1], (model.labels_[0] + 1) % 3]
+    model._fit_labels, model.membership_ = bk.asarray(labels), bk.asarray(np.eye(3)[labels])
     shares = model.predict_proba(X[:1])
     assert sorted(shares[0].tolist()) == [0, 0.5, 0.5]
     assert model.predict(X[:1])[0] == np.flatnonzero(shares[0])[0]
@@ -211,6 +252,9 @@ def test_rows_without_similarity_go_where_isolated_rows_go(bk, isolated):
     model = fit(W, bk, affinity="precomputed")
     with pytest.warns(GraphWarning, match="1 of 2 rows have no similarity"):
         label, other = model.predict(np.stack([0 * W[0], W[9]]))
+    with pytest.warns(GraphWarning, match="1 of 1 rows have no similarity"):
+        shares = model.predict_proba(0 * W[:1])
+    np.testing.assert_array_equal(shares, np.full((1, model.n_clusters_), 1 / model.n_clusters_))
     assert other == model.labels_[9]
     means = [model.embedding_[model.labels_ == c].mean(axis=0) for c in range(model.n_clusters_)]
     nearest = np.argmin(np.linalg.norm(means, axis=1))

@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from specialk_gpu import SpecialK, knn_graph, zz_top
 from specialk_gpu.inspection.diagnostics import (
     doubts,
+    headline,
     in_words,
     pair_matrix,
     typical,
@@ -288,7 +289,13 @@ def test_images_are_those_of_the_typical_rows(tmp_path):
             "But certainty (1 minus the bound) drops most after k = 3",
             "Certainty drops most after",
         ),
-        (np.ones((30, 2)), {}, "1 cluster, clearly", "", "answer is for this graph"),
+        (
+            np.ones((30, 2)),
+            {},
+            "1 cluster: no split found",
+            "No split was found. That can mean one cluster, but also too few rows",
+            "answer is for this graph",
+        ),
         (
             knn_graph(BLOBS),
             {"affinity": "precomputed", "criterion": "zz_top"},
@@ -331,6 +338,26 @@ def test_what_alpha_did_not_decide_is_said_so(settings, sure, words):
     found, said = verdict(fit(BLOBS, criterion="zz_top", **settings))
     assert found == sure
     assert words in said
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"n_neighbors": 20},
+        {"criterion": "zz_top"},
+        {"criterion": "zz_top", "stopping": "watershed", "max_clusters": 5},
+    ],
+)
+def test_one_cluster_is_never_clear(settings):
+    rng = np.random.default_rng(4)
+    for X in (rng.normal(size=(300, 3)), rng.random((200, 2)), rng.normal(size=(12, 2))):
+        model = fit(X, **settings)
+        assert model.n_clusters_ == 1
+        sure, words = verdict(model)
+        assert sure in ("no split", "no power", "close")
+        assert "clearly" not in headline(model)
+        assert "No split was" in words
 
 
 def test_power_is_that_of_the_distinct_rows():

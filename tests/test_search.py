@@ -85,6 +85,16 @@ def test_p_rises_with_k_and_no_k_between_accepted_ones_is_rejected(bk, full_path
         )
 
 
+@pytest.mark.parametrize("k", [2, 4])
+def test_p_of_the_answer_is_that_of_its_labels(bk, k):
+    centers = [(0, 0), (9, 0), (0, 9), (9, 9)][:k]
+    X, _ = make_blobs(60 * k, centers=centers, cluster_std=1.7, random_state=1)
+    model = fit_on(bk, X)
+    assert model.n_clusters_ == k
+    gap = cut_test(model.affinity_matrix_, model.labels_, X=bk.asarray(X))
+    assert model.tree_.log_p[k - 1] == gap.log_p < math.log(0.01)
+
+
 def test_every_step_says_why():
     model = four()
     for step in model.path_:

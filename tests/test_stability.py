@@ -71,6 +71,16 @@ def test_rows_and_graphs_on_either_backend(bk, graph):
     np.testing.assert_array_equal(found.jaccard, 1.0)
 
 
+def test_outliers_are_no_cluster():
+    X = np.vstack([BLOBS, [[300.0, 300.0]]])
+    model = fit(X, noise=3.0)
+    assert model.labels_[-1] == -1
+    found = model.stability(X, kinds=["order"], n_refits=1, random_state=0)
+    assert found.sizes.sum() == (model.labels_ >= 0).sum()
+    assert [(refit.k, refit.ari) for refit in found.refits] == [(3, 1.0)]
+    np.testing.assert_array_equal(found.jaccard, 1.0)
+
+
 def test_one_blob_is_found_again():
     found = fit(ONE).stability(ONE, n_refits=1, random_state=0)
     assert {(refit.k, refit.ari) for refit in found.refits} == {(1, 1.0)}

@@ -20,7 +20,8 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu._storage import FORMAT
+from specialk_gpu._schema import check_model
+from specialk_gpu._storage import FORMAT, PARTS
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -280,7 +281,10 @@ def setting(place, value):
     ("name", "change", "message"),
     [
         ("labels_", setting(7, 3), "labels_ must be below k = 3, got 3"),
-        ("labels_", setting(7, -1), "labels_ must not go beyond 0, got -1"),
+        ("labels_", setting(7, -2), "labels_ must not go beyond -1, got -2"),
+        ("labels_", setting(7, -1), "labels_ must not be negative without noise"),
+        ("_spacing", setting(7, -1), "_spacing must not go beyond 0, got -1"),
+        ("_spacing", None, "it lacks _spacing"),
         ("labels_", lambda x: x.astype(np.int64), "labels_ must be of i4, got '<i8'"),
         ("labels_", lambda x: x[:0], r"labels_ has shape \(0,\), but m = 0 elsewhere"),
         ("labels_", lambda x: x[:-1], r"membership_ has shape \(200, 3\), but m = 199 elsewhere"),
@@ -313,7 +317,7 @@ def setting(place, value):
         ("_tree.first", setting(0, 200), "_tree.first must be below m = 200, got 200"),
         ("feature_names_in_", lambda _: np.array(["a", "b"]), "but d = 3 elsewhere"),
         ("feature_names_in_", setting(1, "\x1b"), "feature_names_in_ must have no control chara"),
-        ("_distinct", lambda _: np.arange(200), "it has _distinct"),
+        ("_distinct", lambda _: np.arange(200), "_distinct must be an array or null, not both"),
         ("predict", lambda _: np.arange(200), "it holds 'predict', which no model has"),
         ("path_.note", lambda _: np.arange(4), "it holds 'path_.note', which no model has"),
         ("residuals_", None, "it does not hold residuals_"),
@@ -328,6 +332,56 @@ def test_a_wrong_array_is_refused_and_named(tmp_path, saved, name, change, messa
     found = refusal(tmp_path, arrays, content)
     assert re.search(message, found)
     assert found.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("labels_", [0, 2], [-1, 3]),
+        ("membership_", [0.0], [-1e-300, np.nan, np.inf]),
+        ("residuals_", [0.0], [-1e-300, np.nan]),
+        ("affinity_matrix_.data", [0.0], [-1e-300, np.inf]),
+        ("path_.labels", [0], [-1]),
+        ("path_.log_p", [0.0, -np.inf], [1e-300, np.nan, np.inf]),
+        ("path_.log_p_level", [0.0, -np.inf, np.nan], [1e-300, np.inf]),
+        ("path_.log_zz_top", [0.0, -np.inf, np.nan], [1e-300, np.inf]),
+        ("path_.inertia", [0.0, np.nan], [-1e-300, -np.inf, np.inf]),
+        ("_fit_labels", [0, 2], [-1, 3]),
+        ("_tree.leaf", [0], [-1]),
+        ("_tree.log_p", [0.0, -np.inf], [1e-300, np.nan]),
+        ("_tree.ratio", [0.0], [-1e-300, np.inf]),
+        ("_tree.first", [0, 199], [-1, 200]),
+    ],
+)
+def test_values_are_taken_up_to_their_bounds(saved, name, taken, refused):
+    arrays, content = saved
+    for value in taken:
+        check_model(
+            arrays | {name: setting((0,) * arrays[name].ndim, value)(arrays[name])}, content
+        )
+    for value in refused:
+        array = setting((0,) * arrays[name].ndim, value)(arrays[name])
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            check_model(arrays | {name: array}, content)
+
+
+def test_leaves_have_one_row_or_more(saved):
+    arrays, content = saved
+    sizes = arrays["_tree.sizes"]
+    for least in (1, 0):
+        changed = np.r_[least, sizes[1] + sizes[0] - least, sizes[2:]]
+        if least:
+            check_model(arrays | {"_tree.sizes": changed}, content)
+            continue
+        with pytest.raises(ValueError, match=r"^_tree\.sizes must not go beyond 1, got 0"):
+            check_model(arrays | {"_tree.sizes": changed}, content)
+
+
+def test_a_graph_may_have_no_entries(saved):
+    arrays, content = saved
+    empty = {f"affinity_matrix_.{part}": arrays[f"affinity_matrix_.{part}"][:0] for part in PARTS}
+    empty["affinity_matrix_.indptr"] = 0 * arrays["affinity_matrix_.indptr"]
+    check_model(arrays | empty, content)
 
 
 def test_text_that_is_no_json_is_refused(tmp_path, saved):

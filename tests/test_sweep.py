@@ -98,6 +98,12 @@ def test_decisions_by_hand(ks, log_p, first, watershed):
     assert decide(ks, log_p, stopping="watershed") == watershed
 
 
+@pytest.mark.parametrize("alpha", [-0.1, 0.0, 1.0, 1.5, math.nan])
+def test_alpha_is_a_probability(alpha):
+    with pytest.raises(ValueError, match=r"alpha must lie in \(0, 1\), got"):
+        decide([2, 3], [-8.0, -6.0], alpha=alpha)
+
+
 def test_alpha_is_compared_in_logarithms():
     # C35: p below the smallest double, alpha down to 1e-300.
     assert decide([2, 3], [-800.0, -600.0], alpha=1e-300) == 2

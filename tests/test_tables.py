@@ -306,6 +306,12 @@ def test_decimal_commas_far_down_are_found(tmp_path):
     assert read_matrix(path)[-1].tolist() == [1.5, 2]
 
 
+def test_quoted_decimal_commas_between_commas_are_refused(tmp_path):
+    path = write(tmp_path / "x.csv", 'a,b\n"1,5",2\n"2,5",3\n')
+    with pytest.raises(ValueError, match="column 'a' holds '1,5', expected a number"):
+        read_matrix(path)
+
+
 def test_commas_and_points_in_one_file_are_refused(tmp_path):
     path = write(tmp_path / "x.csv", "a;b\n1,5;2.5\n3;4\n")
     message = "mixes decimal commas and points: column 'a' holds '1,5', column 'b' holds '2.5'"
@@ -317,6 +323,25 @@ def test_commas_and_points_in_one_file_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "1899,2000,2100\n1,2,3\n4,5,6\n",
+        "1900,2000,2101\n1,2,3\n4,5,6\n",
+        "2000,1999,2001\n1,2,3\n4,5,6\n",
+        "2000,2000,2001\n1,2,3\n4,5,6\n",
+        "1900,2100\n1900,2100\n1,9\n",
+        "2,3,4\n1,2,3\n4,5,6\n",
+        "0,2\n1,2\n4,5\n",
+        "17,4\n0.5,1\n2.5,0.25\n",
+        '"7","9"\n"7",5\n6,5\n',
+        "7,9\n7,5\n",
+    ],
+)
+def test_a_first_row_of_numbers_that_are_no_names_is_a_row(tmp_path, text):
+    assert len(read_matrix(write(tmp_path / "x.csv", text))) == text.count("\n")
+
+
+@pytest.mark.parametrize(
     ("text", "reason"),
     [
         ("0,1,2\n0.5,1.5,2.5\n3.5,4.5,5.5\n", "they count from 0"),
@@ -324,6 +349,10 @@ def test_commas_and_points_in_one_file_are_refused(tmp_path):
         ('"0","1"\n7,5\n6,5\n', "they count from 0"),
         ('"7","9"\n7,5\n6,5\n', "they alone are quoted"),
         ("2019,2020,2021\n1,2,3\n4,5,6\n", "they look like years"),
+        ("1900,2000,2100\n1,2,3\n4,5,6\n", "they look like years"),
+        ("1900,2100\n1899,2101\n1900,2100\n1,9\n", "they look like years"),
+        ("1,2,3,4,5,6\n7,5,7,5,7,5\n", "its first row, 1, 2, 3, …, 6, could .* they count from 1"),
+        ("1,2,3,4,5\n7,5,7,5,7\n", "its first row, 1, 2, 3, 4, 5, could .* they count from 1"),
         ("17,4\n0.5,1.5\n2.5,0.25\n", "they alone have no decimals"),
         ("0\n0.5\n1.5\n", "they alone have no decimals"),
     ],

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import io, sparse
 
+from specialk_gpu.io import matrix_market
 from specialk_gpu.io.files import read_matrix
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -120,6 +121,17 @@ def test_matrix_market_follows_the_format(tmp_path, text, expected):
     found = read_matrix(write_text(tmp_path / "x.mtx", text))
     dense = found.toarray() if sparse.issparse(found) else found
     np.testing.assert_array_equal(dense, expected)
+
+
+def test_matrix_market_has_columns_beyond_32_bits(tmp_path, monkeypatch):
+    monkeypatch.setattr(matrix_market, "check_sizes", lambda *_: None)  # it asks for more entries
+    text = f"{BANNER} coordinate real general\n1 3000000000 1\n1 3000000000 5\n"
+    found = read_matrix(write_text(tmp_path / "x.mtx", text)).tocoo()
+    assert (found.shape, found.col.tolist(), found.data.tolist()) == (
+        (1, 3_000_000_000),
+        [2_999_999_999],
+        [5.0],
+    )
 
 
 @pytest.mark.parametrize(

@@ -95,6 +95,21 @@ def test_counts_are_their_definition(bk, k):
     np.testing.assert_array_equal(counts[1], counts_by_definition(X, y, half, 1, 0))
 
 
+def test_rows_beyond_the_ends_of_the_line_are_not_counted(bk):
+    rng, y = np.random.default_rng(0), np.repeat([0, 1], 750)
+    X = np.c_[rng.normal(size=1500) + 4 * y, np.zeros(1500)]
+    X[::5, 0] = rng.permutation(np.linspace(-28, 32, 300))
+    y[::5] = X[::5, 0] > 2
+    X -= X.mean(axis=0)
+    half = bk.to_numpy(halves(bk.asarray(X)))
+    found = Valleys(bk.asarray(X), bk.asarray(half), bk.asarray(y, dtype=np.int32), 2)
+    counts = bk.to_numpy(found.counts(np.array([[0, 1], [1, 0]]), np.arange(2)))
+    assert counts.sum() < 2 * 1500
+    assert (counts[:, :, [0, -1]].sum(axis=(0, 1)) > 0).all()
+    np.testing.assert_array_equal(counts[0], counts_by_definition(X, y, half, 0, 1))
+    np.testing.assert_array_equal(counts[1], counts_by_definition(X, y, half, 1, 0))
+
+
 def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     counts = np.zeros((1, 2, 96))
     counts[0, :, 25:41] = [[5], [2]]  # of 16 bins: 80 rows of the first half, 32 of the second

@@ -56,6 +56,28 @@ def test_a_folder_that_does_not_exist_is_told_of_by_the_name_of_the_target(tmp_p
 
 
 @POSIX
+def test_the_content_is_on_the_disk_before_it_gets_its_name_and_then_the_name(
+    tmp_path, monkeypatch
+):
+    path, synced, sync = tmp_path / "x.txt", [], os.fsync
+
+    def record(number):
+        found = os.fstat(number)
+        size = "folder" if stat.S_ISDIR(found.st_mode) else found.st_size
+        synced.append((size, path.exists()))
+        sync(number)
+        if size == "folder":
+            raise OSError(22, "Invalid argument")  # as file systems do that cannot
+
+    monkeypatch.setattr(_writing.os, "fsync", record)
+    write_text(path, "0123456789")
+    assert synced == [(10, False), ("folder", True)]
+    if os.path.isdir("/proc/self/fd"):
+        links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
+        assert str(tmp_path) not in [os.readlink(link) for link in links if os.path.islink(link)]
+
+
+@POSIX
 def test_permissions_are_those_of_a_plain_open(tmp_path):
     before = os.umask(0o027)
     try:

@@ -336,16 +336,18 @@ def _promise(promised: list[dict[str, Any]]) -> str:
 "One cluster" is a distribution without a gap whose rows are drawn independently. Three classes of
 data sets were named before the null distribution was fitted:
 
-- **Promised**: convex, skewed, heavy-tailed with a variance, curved, discrete with one mode,
-  high-dimensional. At most a share `alpha` of sets like these shall be split. If a set consists of
-  k of them, far apart, the probability of finding more than k clusters shall be at most `alpha`.
+- **Promised**: convex, skewed, heavy-tailed with a variance, curved, discrete with one mode in all
+  columns, high-dimensional. At most a share `alpha` of sets like these shall be split. If a set
+  consists of k of them, far apart, the probability of finding more than k clusters shall be at most
+  `alpha`.
   {kept}
 - **Stress**: shapes with a neck (cross, dumbbell), thin bent ones (U, moon, S-curve, Swiss roll),
   values so rounded that many are equal, densities that rise at their corners, tails without a
   variance (Cauchy), exact grids, one-hot columns. A dense core in a wide halo was added later. They
   are reported one by one, and nothing is promised.
 - **Out of scope**: rows that depend on each other, such as random walks, near-copies, or the
-  colours of an image."""
+  colours of an image. Discrete columns beside continuous ones were added later, when a reader had
+  found that they are split: they divide the rows into sheets ({{doc}}`trust`)."""
 
 
 def _rule() -> str:

@@ -196,7 +196,7 @@ says. This page is written by `python -m benchmarks.tables`, and its figures are
 `python -m benchmarks.paper.draw`, from the files in `benchmarks/results` that the commands named
 here wrote. A command that is stopped goes on where it was when it is run again; `--quick` takes a
 few small tasks. SpecialK decides by the paper's rule here, `criterion="zz_top"`; what the default
-finds on the same shapes is in {{doc}}`calibration`. `pip install 'specialk-gpu[bench]'` brings
+finds on the same shapes is in {{doc}}`calibration`. `pip install '.[bench]'` brings
 what they need; of that, ClustPy asks for PyTorch, which nothing here uses, so that
 `pip install --no-deps clustpy` will do.
 

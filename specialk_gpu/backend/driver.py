@@ -57,10 +57,10 @@ def _cuda_advice() -> str:
     if version is None and not DRIVER.exists():
         return "this machine has no NVIDIA driver, which CUDA needs"
     if version is None:
-        return "install it with: pip install 'specialk-gpu[cuda12]' (or [cuda13])"
+        return "install it with: pip install 'cupy-cuda12x[ctk]' (or cupy-cuda13x[ctk])"
     if version < 12000:
         return f"NVIDIA driver: {driver_text()}"
-    return f"install it with: pip install 'specialk-gpu[{pip_extra_for_driver(version)}]'"
+    return f"install it with: pip install 'cupy-{pip_extra_for_driver(version)}x[ctk]'"
 
 
 def cuda_verdict() -> Verdict:

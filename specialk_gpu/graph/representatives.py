@@ -65,9 +65,7 @@ def without_duplicates(rows: Rows, n_neighbors: int) -> Representatives:
     width = max(n_neighbors, COPIES) + 1
     more = xp.minimum(sizes[far], width) - 1  # copies beside the distinct row
     kept = xp.concatenate([xp.arange(first.size), xp.repeat(far, more.tolist())])
-    found = Rows(rows.distinct.X[kept])
-    found.groups = None
-    return Representatives(found, first[kept], place)
+    return Representatives(Rows(rows.distinct.X[kept], leaders=kept), first[kept], place)
 
 
 def _far_copies(distinct: Rows, sizes: Array, n_neighbors: int) -> Array:

@@ -49,10 +49,12 @@ class Rows:
     Attributes
     ----------
     X : float array of shape (m, d)
+    leaders : int64 array of shape (m,), or None
+        For rows that all count as distinct though some are equal: the first that equals each row.
     """
 
-    def __init__(self, X: Array) -> None:
-        self.X = X
+    def __init__(self, X: Array, leaders: Array | None = None) -> None:
+        self.X, self.leaders = X, leaders
         self._found: tuple[Array, Array, int] | None = None  # squares, indices, n_redone
 
     def __len__(self) -> int:
@@ -61,7 +63,7 @@ class Rows:
     @cached_property
     def groups(self) -> tuple[Array, Array] | None:
         """The first row of each group of equal rows, and each row's group; None if all differ."""
-        return duplicate_groups(self.X)
+        return None if self.leaders is not None else duplicate_groups(self.X)
 
     # Nothing that is kept refers back to these rows: they are freed with their last user, and not
     # only when Python looks for cycles.
@@ -115,6 +117,14 @@ class Rows:
             raise ValueError(msg)
         distances = xp.sqrt(squares)
         return Neighbors(distances if in_units else distances * unit, indices, n_redone)
+
+    def spacing(self, n_neighbors: int) -> Array:
+        """Return the distance (m,) of each row to the last of its nearest neighbours."""
+        xp, (scaled, unit) = backend_of(self.X).xp, self._scaled
+        squares = (self if scaled is None else scaled)._nearest(n_neighbors)[0]
+        with np.errstate(over="ignore"):
+            spacing = xp.sqrt(squares[:, -1]) * unit
+        return xp.minimum(spacing, np.finfo(np.float64).max)
 
     def _nearest(self, k: int) -> tuple[Array, Array, int]:
         """Return squared distances, indices (m, k) and `n_redone` of rows within range."""

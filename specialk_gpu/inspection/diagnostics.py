@@ -18,12 +18,14 @@ from specialk_gpu.selection.zz_top import zz_top
 __all__ = [
     "counted",
     "doubts",
+    "headline",
     "images",
     "in_the_plane",
     "in_words",
     "near_level",
     "pair_matrix",
     "settings",
+    "sizes_of_clusters",
     "typical",
     "verdict",
     "watershed",
@@ -57,6 +59,13 @@ def in_words(log_p: float, criterion: str) -> str:
     return f"{mantissa:.1f} · 10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
+def sizes_of_clusters(model: Fitted) -> tuple[np.ndarray, int]:
+    """Return the rows of each cluster (k,), without outliers, and the number of outliers."""
+    labels = on_host(model.labels_)
+    counts = np.bincount(labels + 1, minlength=model.n_clusters_ + 1)
+    return counts[1:], int(counts[0])
+
+
 def pair_matrix(model: Fitted, k: int | None = None) -> np.ndarray:
     """Return log10 of the ZZ Top Bound of every pair of clusters, for either criterion.
 
@@ -79,7 +88,7 @@ def pair_matrix(model: Fitted, k: int | None = None) -> np.ndarray:
     """
     bk = backend_of(model.embedding_)
     D = bk.asarray(model.embedding_)
-    labels = bk.asarray(model.labels_ if k is None else model.labels_at(k))
+    labels = bk.asarray(model._level(model.n_clusters_ if k is None else k))
     if model._distinct is not None:  # duplicates are no additional evidence
         distinct = bk.asarray(model._distinct)
         D, labels = D[distinct], labels[distinct]
@@ -116,6 +125,13 @@ def _out_of_time(model: Fitted) -> bool:
     return path.is_cut_short and not (decided and not path[-1].accepted)
 
 
+ADDED = {"clear": ", clearly", "no power": "?", "no split": ": no split found"}  # to the headline
+NO_SPLIT = (
+    "No split was found. That can mean one cluster, but also too few rows, clusters that overlap, "
+    "or columns of different units that were not scaled."
+)
+
+
 def verdict(model: Fitted) -> tuple[str, str]:
     """Return how clear the answer is, and a summary in words.
 
@@ -126,7 +142,9 @@ def verdict(model: Fitted) -> tuple[str, str]:
 
     Returns
     -------
-    sureness : {"given", "limit", "no power", "clear", "close"}
+    sureness : {"given", "limit", "no power", "no split", "clear", "close"}
+        "no split" means that one cluster was found because no split was accepted. That is no
+        evidence for one cluster, so it is never "clear".
     words : str
     """
     given, k = settings(model), model.n_clusters_
@@ -145,29 +163,35 @@ def verdict(model: Fitted) -> tuple[str, str]:
             "or eigenvectors, or too many edges. This is no evidence for one cluster."
         )
     own, beyond = path.get(k), path.get(k + 1)
+    clear = "clear" if k > 1 else "no split"  # one cluster is never clear
     if k == given.min_clusters > 1 and (own is None or own.log_p > math.log(given.alpha)):
         return "given", "min_clusters does not allow fewer clusters; this number was not tested."
     if model.path_.criterion == "zz_top" and given.stopping == "watershed":
         words = f"Certainty (1 minus the ZZ Top Bound) drops most after k = {k}."
         sure = own is not None and own.log_p <= math.log(given.alpha)
         sure = sure and beyond is not None and beyond.log_p > -0.1
-        return ("clear" if sure else "close"), words
-    words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
+        words = f"{words} {NO_SPLIT}" if k == 1 else words
+        return (clear if sure else "close"), words
+    words = NO_SPLIT if k == 1 else _told(model, own)
+    words += f" {_told_of_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
         words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
-    return ("close" if near or other != k else "clear"), words
+    return ("close" if near or other != k else clear), words
+
+
+def headline(model: Fitted) -> str:
+    """Return the number of clusters, and how clear it is, in a few words."""
+    return counted(model.n_clusters_, "cluster") + ADDED.get(verdict(model)[0], "")
 
 
 def _told(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on how separate the clusters of the decision are."""
     if step is None:
         return "More clusters cannot be distinguished."
-    if step.k == 1:
-        return "With one cluster there is nothing to test."
     two = "the two" if step.k == 2 else "even the two most similar"
     return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
 
@@ -176,8 +200,9 @@ def _told_of_more(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on why there are not more clusters."""
     if step is None or step.pair is None:
         return "More clusters could not be tested."
-    two = "the two" if step.k == 2 else "two"
-    return f"With {step.k}, {two} are not ({_value(model, step)}), so the answer is {step.k - 1}."
+    if step.k == 2:
+        return f"With 2 clusters, the two are not clearly separate ({_value(model, step)})."
+    return f"With {step.k}, two are not ({_value(model, step)}), so the answer is {step.k - 1}."
 
 
 def _value(model: Fitted, step: Candidate) -> str:

@@ -21,16 +21,19 @@ from specialk_gpu.inspection.diagnostics import (
     in_words,
     pair_matrix,
     settings,
+    sizes_of_clusters,
     typical,
     watershed,
 )
+from specialk_gpu.inspection.plot_columns import outliers, profile
 from specialk_gpu.inspection.plot_stability import stability
+from specialk_gpu.inspection.plot_tree import levels, tree
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["cluster_sizes", "embedding", "members", "pairs", "path", "spectrum"]
-__all__ += ["stability"]
+__all__ = ["cluster_sizes", "embedding", "levels", "members", "outliers", "pairs", "path"]
+__all__ += ["profile", "spectrum", "stability", "tree"]
 
 FLOOR = {"cut": -3.0, "zz_top": -20.0}  # lower end of the axis: log10 of p or of the bound
 
@@ -129,7 +132,7 @@ def cluster_sizes(model: Fitted, ax: Axes | None = None) -> Axes:
     """
     check_is_fitted(model)
     ax = _axes(ax)
-    sizes = np.bincount(on_host(model.labels_), minlength=model.n_clusters_)
+    sizes = sizes_of_clusters(model)[0]
     bars = ax.bar(np.arange(sizes.size), sizes, color=_colors(sizes.size))
     if sizes.size <= 20:
         ax.bar_label(bars)
@@ -218,6 +221,9 @@ def embedding(
         raise ValueError(msg)
     step = max(1, -(-labels.size // max_points))
     colors = _colors(model.n_clusters_)
+    outliers = points[::step][labels[::step] < 0]
+    if outliers.size:
+        ax.scatter(*outliers.T, s=6, color="0.6", label="outlier", linewidths=0)
     for c in range(model.n_clusters_):
         own = points[::step][labels[::step] == c]
         ax.scatter(*own.T, s=6, color=colors[c], label=str(c), linewidths=0)

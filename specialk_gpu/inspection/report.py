@@ -25,11 +25,13 @@ from specialk_gpu.inspection.diagnostics import (
     LN10,
     counted,
     doubts,
+    headline,
     images,
     in_the_plane,
     in_words,
     pair_matrix,
     settings,
+    sizes_of_clusters,
     typical,
     verdict,
 )
@@ -103,11 +105,10 @@ def report(
     check_is_fitted(model)
     steps = [_step(model, step) for step in model.path_]
     k, (m, n) = model.n_clusters_, model.embedding_.shape
-    headline = counted(k, "cluster")
-    sure, words = verdict(model)
     given = settings(model)
     criterion = model.path_.criterion
     rows = model.n_features_in_ if given.affinity != "precomputed" else None
+    n_outliers = sizes_of_clusters(model)[1]
     told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
     plane, shown = _plane(model)
     data = {
@@ -120,10 +121,10 @@ def report(
         "has_bounds": criterion == "zz_top",
     }
     fields = {
-        "title": _text(f"{headline} – specialk_gpu"),
+        "title": _text(f"{counted(k, 'cluster')} – specialk_gpu"),
         "source": _text(f"{source}: {told}" if source else told),
-        "headline": _text(headline + {"clear": ", clearly", "no power": "?"}.get(sure, "")),
-        "verdict": _text(words),
+        "headline": _text(headline(model)),
+        "verdict": _text(verdict(model)[1]),
         "why": _text(f"{MEANING[criterion]} {_rule(model)}"),
         "source_of_the_rule": SOURCE[criterion],
         "chart": _chart(model),
@@ -133,7 +134,7 @@ def report(
         "nearness": NEARNESS[criterion],
         "clusters": "\n".join(_cluster_rows(model, steps)),
         "plane": f"{shown:,} of {m:,} rows, drawn by the two leading principal components of the "
-        "embedding and coloured by cluster.",
+        f"embedding and coloured by cluster{', outliers in grey' if n_outliers else ''}.",
         "members": _members(model, X, image_shape),
         "doubts": "\n".join(
             f"<li><strong>{_text(found)}</strong> {_text(advice)}</li>"
@@ -293,11 +294,11 @@ def _nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
 
 def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
     """Return a table row for each cluster: its size, and the cluster that it is closest to."""
-    sizes = np.array(next(one for one in steps if one["k"] == model.n_clusters_)["sizes"])
+    sizes, n_outliers = sizes_of_clusters(model)
     nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
     rows = []
     for c, size in enumerate(sizes.tolist()):
-        share = size / sizes.sum()
+        share = size / (sizes.sum() + n_outliers)
         closest, shown = "–", "–"
         place, height = c, 0.0
         if nearness is not None:
@@ -350,6 +351,7 @@ def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
     """Return the names and values that a reader needs to repeat the computation."""
     timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
     residual = float(np.max(on_host(model.residuals_)))
+    n_outliers = sizes_of_clusters(model)[1]
     given = settings(model)
     defaults = signature(type(model).__init__).parameters
     changed = [
@@ -369,6 +371,7 @@ def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
         ("backend", model.backend_),
         ("graph", f"{given.affinity}: {graph}"),
         ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),
+        *([("outliers", f"{counted(n_outliers, 'row')}, label -1")] if n_outliers else []),
         ("parameters set", parameters),
         ("versions now", versions),
     ]

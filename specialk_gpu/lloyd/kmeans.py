@@ -319,8 +319,7 @@ def _improved(
             centers, labels = centers[own], labels[own]
         greedy, own_rngs = (failed[chosen] % 2 == 0).tolist(), [rngs[p] for p in chosen]
         swapped, run = swap_centers(points, centers, sizes[chosen], greedy, n_init, own_rngs)
-        last = bk.remember(points.X, labels, centers)
-        last = None if last is None else last.of(run)
+        last = bk.remember(points.X, labels, centers).of(run)
         own = None if left is None else [left[p] for p in chosen]
         goals = best.inertia[chosen]
         now, found = lloyd(

@@ -77,7 +77,10 @@ class CutGraphs:
         return bk.xp.zeros(self.n_distinct, dtype=np.int32)
 
     def distinct(self, values: Array) -> Array:
-        """Return the values of the distinct rows."""
+        """Return the values of the distinct rows; copies among these get the value of the first."""
+        leaders = None if self._rows is None else self._rows.leaders
+        if leaders is not None:
+            return values[leaders]
         return values if self._groups is None else values[self._groups[0]]
 
     def spread(self, values: Array) -> Array:

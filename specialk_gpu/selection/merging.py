@@ -117,6 +117,16 @@ class Tree(NamedTuple):
         float64 array of shape (K - 1, 4)
             The two nodes of each union; -log10 of the p of the gap that it closed, but at least
             the value of the unions before; and the number of leaves of the union.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import make_blobs
+        >>> from specialk_gpu import SpecialK
+        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
+        >>> linkage = model.tree_.to_linkage()
+        >>> int(linkage[-1, 3]) == model.tree_.n_leaves  # the last union holds all leaves
+        True
         """
         leaves = [1] * self.n_leaves
         for a, b in self.children.tolist():

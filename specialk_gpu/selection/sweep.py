@@ -373,6 +373,8 @@ def _conclude_sweep(
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, stopping=stopping)
     for i, step in enumerate(steps):
         reason = reason_of_sweep(step, chosen, stopping)
+        if step.reason.endswith(TIME_IS_UP) and not reason.endswith(TIME_IS_UP):
+            reason += TIME_IS_UP
         steps[i] = step._replace(accepted=step.k <= chosen, reason=reason)
     step = next(step for step in steps if step.k == chosen)
     limit_reached = n_clusters is None and chosen == max_clusters and len(steps) > 1

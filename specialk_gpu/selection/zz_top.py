@@ -81,7 +81,7 @@ def cluster_stats(D: Array, labels: Array, n_clusters: int) -> ClusterStats:
 def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Array:
     r"""Bound, for every pair of clusters, the probability that they are one cluster.
 
-    The bound is the logarithm of :math:`|J| \exp(-\frac12 t^2 / (n\sigma^2 + t/3))` of [HD19,
+    The bound is the logarithm of :math:`|J| \exp(-\frac{1}{2} t^2 / (n\sigma^2 + t/3))` of [HD19,
     Cor. 1 and Alg. 1, lines 6 to 10], at most 0, with the larger t of the two clusters of a pair.
     `D` need not come from a graph: it can be any data whose columns are comparable, with the labels
     of any clustering.

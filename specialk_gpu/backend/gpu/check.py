@@ -40,7 +40,7 @@ def probe() -> tuple[str | None, bool]:
     extra = f"cuda{cp.cuda.runtime.runtimeGetVersion() // 1000}"
     remedy = (
         "CuPy's wheels come without CUDA's libraries, which are installed with: "
-        f"pip install 'specialk-gpu[{extra}]' (that is, cupy-{extra}x[ctk])"
+        f"pip install 'cupy-{extra}x[ctk]'"
     )
     for library, is_right in LIBRARIES.items():
         try:

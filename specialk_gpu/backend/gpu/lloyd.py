@@ -107,10 +107,6 @@ def largest(x: cp.ndarray, n: int) -> cp.ndarray:
     return cp.argsort(-x, axis=1, kind="stable")[:, :n]
 
 
-def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> None:  # noqa: ARG001
-    """See `cpu.remember`; the first iteration searches all rows and does not compare labels."""
-
-
 class _Last(NamedTuple):
     """What `assign` remembers of the runs from one call to the next."""
 
@@ -122,6 +118,11 @@ class _Last(NamedTuple):
 
     def relabelled(self, run: int, row: int) -> None:
         """Do nothing when a row has changed its cluster: the labels show it already."""
+
+
+def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> _Last:  # noqa: ARG001
+    """See `cpu.remember`; only the labels are needed."""
+    return _Last(labels)
 
 
 def assign(

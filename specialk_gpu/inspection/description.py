@@ -1,0 +1,75 @@
+"""A short account of a fitted model, for a terminal and for notebooks."""
+
+from __future__ import annotations
+
+import html
+import textwrap
+
+from specialk_gpu._fitted import Fitted
+from specialk_gpu._storage import on_host
+from specialk_gpu.inspection.diagnostics import (
+    counted,
+    doubts,
+    headline,
+    in_words,
+    settings,
+    sizes_of_clusters,
+    verdict,
+)
+
+__all__ = ["description", "in_a_paragraph"]
+
+WIDTH = 100  # characters of a line
+MOST_WORDS = 3  # lines of the verdict
+MOST_DOUBTS = 3
+MOST_SIZES = 12
+AROUND = 2  # candidates below and above the decision whose p is told
+
+
+def description(model: Fitted) -> str:
+    """Return the account that `SpecialK.describe` describes, of at most ten lines."""
+    m, given = len(on_host(model.labels_)), settings(model)
+    rows = counted(m, "row")
+    if given.affinity == "precomputed":
+        rows += ", given by a graph"
+    else:
+        rows += f" of {counted(model.n_features_in_, 'column')}"
+    words = textwrap.wrap(verdict(model)[1], WIDTH, max_lines=MOST_WORDS, placeholder=" ...")
+    told = [f"- {found} {advice}" for found, advice in doubts(model)[:MOST_DOUBTS]]
+    seconds = sum(model.timings_.values())
+    return "\n".join(
+        [
+            headline(model),
+            *words,
+            f"sizes: {_sizes(model)}",
+            _levels(model),
+            *(textwrap.shorten(doubt, WIDTH, placeholder=" ...") for doubt in told),
+            f"{rows}; backend {model.backend_}, {seconds:.2g} s",
+        ]
+    )
+
+
+def in_a_paragraph(model: Fitted) -> str:
+    """Return k, sizes and p as a paragraph of HTML."""
+    told = f"k = {model.n_clusters_} ({headline(model)}); sizes: {_sizes(model)}; {_levels(model)}"
+    return f"<p>{html.escape(told)}</p>"
+
+
+def _sizes(model: Fitted) -> str:
+    sizes, n_outliers = sizes_of_clusters(model)
+    told = [f"{size:,}" for size in sizes[:MOST_SIZES].tolist()]
+    if sizes.size > MOST_SIZES:
+        told.append(f"and {counted(sizes.size - MOST_SIZES, 'smaller cluster')}")
+    if n_outliers:
+        told.append(f"and {counted(n_outliers, 'outlier')} (label -1)")
+    return ", ".join(told)
+
+
+def _levels(model: Fitted) -> str:
+    """Return what decided, for the k around the decision."""
+    criterion, k = model.path_.criterion, model.n_clusters_
+    near = [step for step in model.path_ if step.pair and abs(step.k - k) <= AROUND]
+    name = "p" if criterion == "cut" else "ZZ Top Bound"
+    if not near:
+        return f"{name}: not computed"
+    return f"{name}: " + ", ".join(f"{in_words(s.log_p, criterion)} (k = {s.k})" for s in near)

@@ -1,0 +1,112 @@
+"""Columns of files become numbers: blanks, categories and scales by their definitions."""
+
+import math
+
+import numpy as np
+import pytest
+
+from specialk_gpu._result import ScaleWarning
+from specialk_gpu.io.rows import read_new_rows, read_rows
+from specialk_gpu.tables.choice import Choice
+
+TEXT = "a,b,kind\n1,10,red\n2,,blue\n4,30,\n9,20,red\n"
+
+
+def prepared(path, text=TEXT, *, graph=False, **choice):
+    path.write_text(text)
+    return read_rows(path, Choice(**choice), key=None, header=None, graph=graph)
+
+
+def test_blanks_become_medians_and_categories_columns(tmp_path):
+    path = tmp_path / "x.csv"
+    preparation, found = prepared(path, one_hot=("kind",), missing="median")
+    expected = [[1, 10, 0, 1], [2, 20, 1, 0], [4, 30, 0, 0], [9, 20, 0, 1]]
+    np.testing.assert_array_equal(found.X, expected)
+    again = read_new_rows(path, preparation, key=None, header=None)
+    np.testing.assert_array_equal(again.X, expected)
+    path.write_text("a,b,kind\n5,,green\n,7,blue\n")
+    with pytest.warns(UserWarning, match="green"):
+        new = read_new_rows(path, preparation, key=None, header=None)
+    np.testing.assert_array_equal(new.X, [[5, 20, 0, 0], [3, 7, 1, 0]])
+
+
+def test_rows_with_blanks_are_left_out_and_labelled_minus_one(tmp_path):
+    with pytest.warns(UserWarning, match="^2 rows with blanks are left out"):
+        _, found = prepared(tmp_path / "x.csv", one_hot=("kind",), missing="drop")
+    assert found.X[:, :2].tolist() == [[1, 10], [9, 20]]
+    assert found.for_all_rows(np.array([7, 5])).tolist() == [7, -1, -1, 5]
+    with pytest.warns(UserWarning, match="^1 row with blanks is left out"):
+        _, found = prepared(tmp_path / "x.csv", drop=("kind",), missing="drop")
+    assert found.X.tolist() == [[1, 10], [4, 30], [9, 20]]
+
+
+def test_columns_of_text_are_found_by_place_where_there_are_no_names(tmp_path):
+    path = tmp_path / "x.csv"
+    preparation, _ = prepared(path, drop=("b",), one_hot=("kind",), missing="median")
+    for text in ("5,7,red\n6,8,blue\n", "5,red\n6,blue\n"):  # all columns, or those in use
+        path.write_text(text)
+        new = read_new_rows(path, preparation, key=None, header=False)
+        np.testing.assert_array_equal(new.X, [[5, 0, 1], [6, 1, 0]])
+
+
+@pytest.mark.parametrize(
+    ("scale", "center", "width"),
+    [("standard", 3.0, math.sqrt(5.2)), ("robust", 2.0, 3.0)],
+)
+def test_scales_are_those_of_the_fit(tmp_path, scale, center, width):
+    path, values = tmp_path / "x.csv", np.array([1.0, 1, 2, 4, 7])
+    text = "a,b\n" + "".join(f"{x:g},5\n" for x in values)
+    preparation, found = prepared(path, text, scale=scale)
+    np.testing.assert_allclose(found.X[:, 0], (values - center) / width, rtol=1e-15)
+    np.testing.assert_array_equal(found.X[:, 1], 0)
+    path.write_text("a,b\n8,6\n")
+    new = read_new_rows(path, preparation, key=None, header=None).X
+    np.testing.assert_allclose(new, [[(8 - center) / width, 1]], rtol=1e-15)
+
+
+def test_equal_quartiles_leave_the_standard_deviation(tmp_path):
+    _, found = prepared(tmp_path / "x.csv", "a\n" + "0\n" * 9 + "10\n", scale="robust")
+    np.testing.assert_allclose(found.X[:, 0], [0] * 9 + [10 / 3], rtol=1e-15)
+
+
+def test_unequal_scales_are_told_of_unless_columns_are_scaled(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(30, 2)) * [1, 1000]
+    text = "a,b\n" + "".join(f"{a},{b}\n" for a, b in rows.tolist())
+    with pytest.warns(ScaleWarning, match="in 'b', and of .* in 'a'"):
+        prepared(tmp_path / "x.csv", text)
+    prepared(tmp_path / "x.csv", text, scale="standard")  # a warning would be an error
+
+
+def test_ids_are_told_of_from_ten_rows_and_two_columns_on(tmp_path):
+    numbers = [7, 3, 5, 11, 2, 40, 17, 23, 9, 31]
+    lines = [f"{number},{i % 3}.5\n" for i, number in enumerate(numbers)]
+    with pytest.warns(UserWarning, match="^column 'who' may be ids"):
+        prepared(tmp_path / "x.csv", "who,b\n" + "".join(lines))
+    for few in (
+        "who,b\n" + "".join(lines[:9]),
+        "who\n" + "".join(f"{number}\n" for number in numbers),
+        "who,b\n" + "".join(lines[:9]) + "7,1.5\n",
+        "who,b\n" + "".join(lines[:9]) + "2.5,1.5\n",
+    ):
+        prepared(tmp_path / "x.csv", few)  # a warning would be an error
+    _, found = prepared(tmp_path / "x.csv", "who,b\n" + "".join(lines), columns=("who", "b"))
+    assert found.X[:, 0].tolist() == numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "choice", "message"),
+    [
+        (TEXT, {"one_hot": ("kind",)}, "column 'b'.*blank|blank.*column 'b'"),
+        ("a,kind\n1,red\n2,\n", {"one_hot": ("kind",)}, "there are 1 blanks in the columns 'kind'"),
+        ("a,b\n1,\n,2\n", {"missing": "drop"}, "every row has a blank"),
+        ("a,b\n1,\n2,\n", {"missing": "median"}, "column 'b' has no number, so it has no median"),
+        ("a\n1\n", {"drop": ("a",)}, "no column is left to use"),
+        ("a\n1\n", {"columns": ("c",)}, "--columns names 'c', but the columns are 'a'"),
+        (TEXT, {"columns": ("a",), "drop": ("a",)}, "--columns and --drop both name 'a'"),
+        (TEXT, {"id_column": "a", "columns": ("a",)}, "the id column 'a' cannot be used"),
+        (TEXT, {"graph": True, "drop": ("a",)}, "are for rows of features, not with --affinity"),
+    ],
+)
+def test_what_does_not_fit_is_refused(tmp_path, text, choice, message):
+    with pytest.raises(ValueError, match=message):
+        prepared(tmp_path / "x.csv", text, **choice)
