@@ -55,7 +55,7 @@ numpydoc_validation_exclude = {
     # named tuples document attributes, not parameters
     r"\.(Candidate|ClusterStats|Eigenpairs|Gap|KMeans|Neighbors|RadiusGraph|SelectionPath)$",
     r"\.(Sweep|Tree)$",
-    r"\.(Estimate|Refit|Stability)$",  # made by the library alone
+    r"\.(ColumnSummary|Estimate|Refit|Stability|Summary)$",  # made by the library alone
 }
 
 nb_execution_mode = "cache"  # a notebook runs again when its code has changed
