@@ -376,8 +376,8 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
         self._settings["alpha"] = significance_level(parameters)
         self._distinct, own = None, found.labels
         if group is not None:
-            self._distinct = out(first)
-            given = given[self._distinct] if late is OnDevice else X
+            self._distinct = OnDevice(first, out(first)) if late is OnDevice else out(first)
+            given = given[on_host(self._distinct)] if late is OnDevice else X
             found, spacing = found.spread(group), None if spacing is None else spacing[group]
             own = found.labels[first]
         self._fit_labels = OnDevice(own, out(own)) if late is OnDevice else out(own)

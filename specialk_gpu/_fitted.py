@@ -58,7 +58,7 @@ class Fitted:
     backend_: str
     timings_: dict[str, float]
     _settings: dict[str, Any]  # the parameters at the time of the fit
-    _distinct: Array | None  # the row that each row of the graph equals, if not itself
+    _distinct: Array | OnDevice | None  # the row that each row of the graph equals, if not itself
     _tree: Tree | None
     _fit_X: Array | OnDevice | None  # the fitted rows
     _fit_labels: Array | OnDevice  # the labels of these rows

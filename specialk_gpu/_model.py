@@ -172,7 +172,7 @@ class FittedModel(Refitting, Account):
             else:
                 fitted, spacing = self._brought(bk, "_fit_X"), self._brought(bk, "_spacing")
                 if self._distinct is not None:
-                    first = bk.asarray(on_host(self._distinct))
+                    first = self._brought(bk, "_distinct")
                     membership, spacing = membership[first], spacing[first]
                 usual = cluster_spacings(spacing, labels, self.n_clusters_)
                 voters = Voters(fitted, labels, membership, spacing, usual)

@@ -90,7 +90,7 @@ def pair_matrix(model: Fitted, k: int | None = None) -> np.ndarray:
     D = bk.asarray(model.embedding_)
     labels = bk.asarray(model._level(model.n_clusters_ if k is None else k))
     if model._distinct is not None:  # duplicates are no additional evidence
-        distinct = bk.asarray(model._distinct)
+        distinct = bk.asarray(on_host(model._distinct))
         D, labels = D[distinct], labels[distinct]
     return on_host(zz_top(D, labels)) / LN10
 
@@ -244,7 +244,7 @@ def doubts(model: Fitted) -> list[tuple[str, str]]:
         out.append((found, "Allow more time (time_limit), or cluster a sample of the rows."))
     if given.n_clusters is None and _powerless(model):
         if cut:
-            rows = model.labels_ if model._distinct is None else model._distinct
+            rows = model.labels_ if model._distinct is None else on_host(model._distinct)
             found = f"{counted(len(rows), 'row')} are too few for any split to be accepted."
             out.append((found, "Use more rows, or a graph with fewer edges."))
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specialk_gpu._fitted import Fitted
+from specialk_gpu._storage import on_host
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 
@@ -48,7 +49,7 @@ def usual_spacings(model: Fitted) -> Array:
     """Return the `cluster_spacings` of a model that was fitted to rows; duplicates count once."""
     bk = backend_of(model._spacing)
     spacing, labels = bk.asarray(model._spacing), bk.asarray(model._level(model.n_clusters_))
-    once = slice(None) if model._distinct is None else bk.asarray(model._distinct)
+    once = slice(None) if model._distinct is None else bk.asarray(on_host(model._distinct))
     return cluster_spacings(spacing[once], labels[once], model.n_clusters_)
 
 
