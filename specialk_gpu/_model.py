@@ -210,6 +210,7 @@ class FittedModel(Fitted):
         *,
         X: Matrix | None = None,
         image_shape: tuple[int, int] | None = None,
+        coordinates: Matrix | None = None,
         source: str = "",
     ) -> None:
         """Write an HTML page that says how many clusters there are, why, and how clear that is.
@@ -218,10 +219,15 @@ class FittedModel(Fitted):
         ----------
         path : str or path
             The HTML file.
-        X : array of shape (m, height * width), optional
-            The fitted rows, to show typical rows of each cluster as images.
+        X : array-like of shape (m, d), optional
+            The fitted rows, for the picture of the clusters: two columns are drawn as they are, of
+            more the two leading principal components. Without X or `coordinates`, each cluster is
+            drawn as a disc.
         image_shape : tuple of two int, optional
-            Height and width of the images.
+            Height and width, if rows are images: typical rows of each cluster are then shown as
+            images, and X is not used for the picture.
+        coordinates : array-like of shape (m, 2), optional
+            Where to draw each row in the picture, such as a UMAP or places on a map.
         source : str
             A description of the data, shown at the top of the page.
 
@@ -230,13 +236,15 @@ class FittedModel(Fitted):
         NotFittedError
             If `fit` has not been called.
         ValueError
-            If the rows of X are not images of that shape.
+            If X or `coordinates` do not have a row for each fitted row, `coordinates` are not
+            finite numbers, or the rows of X are not images of that shape.
         OSError
             If the file cannot be written.
         """
         from specialk_gpu.inspection.report import report
 
-        report(self, path, X=X, image_shape=image_shape, source=source)
+        given: dict[str, Any] = {"X": X, "image_shape": image_shape, "coordinates": coordinates}
+        report(self, path, **given, source=source)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state for pickle, with all arrays on the host, for machines without a GPU."""

@@ -30,6 +30,10 @@ __all__ = [
 ]
 
 LN10 = math.log(10)
+NO_EVIDENCE = (
+    "That no split was found does not show that there is none: there can be too few rows, clusters "
+    "that overlap, or columns on different scales."
+)
 DROP = 0.01  # the smallest drop in certainty that counts as a watershed
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -126,7 +130,7 @@ def verdict(model: Fitted) -> tuple[str, str]:
 
     Returns
     -------
-    sureness : {"given", "limit", "no power", "clear", "close"}
+    sureness : {"given", "limit", "no power", "no split", "clear", "close"}
     words : str
     """
     given, k = settings(model), model.n_clusters_
@@ -152,13 +156,19 @@ def verdict(model: Fitted) -> tuple[str, str]:
         sure = own is not None and own.log_p <= math.log(given.alpha)
         sure = sure and beyond is not None and beyond.log_p > -0.1
         return ("clear" if sure else "close"), words
-    words = f"{_told(model, own)} {_told_of_more(model, beyond)}"
+    words = (
+        f"{_told(model, own)} {_told_of_more(model, beyond)}"
+        if k > 1
+        else _told_of_one(model, beyond)
+    )
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
         words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
+    if k == 1:
+        return "no split", f"{words} {NO_EVIDENCE}"
     return ("close" if near or other != k else "clear"), words
 
 
@@ -166,18 +176,22 @@ def _told(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on how separate the clusters of the decision are."""
     if step is None:
         return "More clusters cannot be distinguished."
-    if step.k == 1:
-        return "With one cluster there is nothing to test."
     two = "the two" if step.k == 2 else "even the two most similar"
     return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
+
+
+def _told_of_one(model: Fitted, step: Candidate | None) -> str:
+    """Return a sentence on why there are not two clusters."""
+    if step is None or step.pair is None:
+        return "No split was found: two clusters could not be tested."
+    return f"No split was found: two clusters are not clearly separate ({_value(model, step)})."
 
 
 def _told_of_more(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on why there are not more clusters."""
     if step is None or step.pair is None:
         return "More clusters could not be tested."
-    two = "the two" if step.k == 2 else "two"
-    return f"With {step.k}, {two} are not ({_value(model, step)}), so the answer is {step.k - 1}."
+    return f"With {step.k}, two are not ({_value(model, step)}), so the answer is {step.k - 1}."
 
 
 def _value(model: Fitted, step: Candidate) -> str:
