@@ -34,7 +34,7 @@ FLOORS = [
     {"inspection"},
     {"_model", "_stages"},
     {"_estimator", "io", "_arguments", "_printing"},
-    {"anndata", "datasets"},
+    {"tl", "datasets"},
     {"cli"},
 ]
 
