@@ -92,6 +92,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "tl":  # tools for single-cell data
+        return import_module("specialk_gpu.tl")
     if name in _HOME:
         return getattr(import_module(f"specialk_gpu.{_HOME[name]}"), name)
     msg = f"module 'specialk_gpu' has no attribute {name!r}"
@@ -99,4 +101,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, "tl"})

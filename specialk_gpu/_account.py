@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sklearn.utils.validation import check_is_fitted
 
@@ -82,6 +82,7 @@ class Account(Fitted):
         *,
         X: Matrix | None = None,
         image_shape: tuple[int, int] | None = None,
+        coordinates: Matrix | None = None,
         source: str = "",
     ) -> None:
         """Write an HTML page that says how many clusters there are, why, and how clear that is.
@@ -90,10 +91,15 @@ class Account(Fitted):
         ----------
         path : str or path
             The HTML file.
-        X : array of shape (m, height * width), optional
-            The fitted rows, to show typical rows of each cluster as images.
+        X : array-like of shape (m, d), optional
+            The fitted rows, for the picture of the clusters: two columns are drawn as they are, of
+            more the two leading principal components. Without X or `coordinates`, each cluster is
+            drawn as a disc.
         image_shape : tuple of two int, optional
-            Height and width of the images.
+            Height and width, if rows are images: typical rows of each cluster are then shown as
+            images, and X is not used for the picture.
+        coordinates : array-like of shape (m, 2), optional
+            Where to draw each row in the picture, such as a UMAP or places on a map.
         source : str
             A description of the data, shown at the top of the page.
 
@@ -102,27 +108,15 @@ class Account(Fitted):
         NotFittedError
             If `fit` has not been called.
         ValueError
-            If the rows of X are not images of that shape.
+            If X or `coordinates` do not have a row for each fitted row, `coordinates` are not
+            finite numbers, or the rows of X are not images of that shape.
         OSError
             If the file cannot be written.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from sklearn.datasets import make_blobs
-        >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
-        >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = Path(folder, "report.html")
-        ...     model.report(page, source="three blobs")
-        ...     "three blobs" in page.read_text(encoding="utf-8")
-        True
         """
         from specialk_gpu.inspection.report import report
 
-        report(self, path, X=X, image_shape=image_shape, source=source)
+        given: dict[str, Any] = {"X": X, "image_shape": image_shape, "coordinates": coordinates}
+        report(self, path, **given, source=source)
 
     def _html_repr(self) -> str:
         """Return scikit-learn's picture of an estimator; below that of a fitted one, its result."""

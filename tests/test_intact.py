@@ -17,8 +17,8 @@ from oracles import csr
 from scipy import sparse
 
 from specialk_gpu import SpecialK, affinity_matrix, cut_test, eigenpairs, knn_graph
-from specialk_gpu.anndata import cluster
 from specialk_gpu.backend.intact import intact_csr
+from specialk_gpu.tl import specialk
 
 M = 40
 BLOCK = np.kron(np.eye(2), np.ones((M // 2, M // 2))) - np.eye(M)  # two cliques
@@ -152,7 +152,7 @@ DOORS = {
     "predict": predict,
     "eigenpairs": lambda W: eigenpairs(W, 3),
     "cut_test": lambda W: cut_test(W, LABELS),
-    "anndata": lambda W: cluster(Cells(W)),
+    "tl": lambda W: specialk(Cells(W), obsp="connectivities"),
 }
 
 

@@ -9,8 +9,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
 
-from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu.anndata import cluster
+from specialk_gpu import SpecialK, knn_graph, tl
 from specialk_gpu.inspection.diagnostics import pair_matrix, sizes_of_clusters, typical
 from specialk_gpu.inspection.outliers import cluster_spacings
 
@@ -225,4 +224,6 @@ def test_a_given_graph_has_no_outliers():
     fit(W, affinity="precomputed", noise=False)
     anndata = pytest.importorskip("anndata")
     with pytest.raises(ValueError, match="noise must be None"):
-        cluster(anndata.AnnData(BLOBS, obsp={"connectivities": W}), noise=2)
+        tl.specialk(
+            anndata.AnnData(BLOBS, obsp={"connectivities": W}), obsp="connectivities", noise=2
+        )

@@ -35,7 +35,7 @@ FLOORS = [
     {"_account", "_stages"},
     {"_model"},
     {"_estimator", "io", "_arguments", "_printing"},
-    {"anndata", "datasets", "_commands"},
+    {"tl", "datasets", "_commands"},
     {"cli"},
     {"__main__"},
 ]

@@ -1,17 +1,17 @@
-"""The page about a fitted model: what it says, and what it does in a browser."""
+"""The page about a fitted model: what it says."""
 
 import html
 import json
-import os
 import re
-import shutil
-import subprocess
 import warnings
 from html.parser import HTMLParser
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.spatial.distance import pdist
 from sklearn.datasets import load_digits, make_blobs
+from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph, zz_top
@@ -24,6 +24,7 @@ from specialk_gpu.inspection.diagnostics import (
     verdict,
     watershed,
 )
+from specialk_gpu.inspection.layout import discs, places
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 DIGITS = load_digits().data[:600]
@@ -84,7 +85,7 @@ def test_the_page_is_sound_and_needs_no_network(tmp_path):
     text = written(fit(BLOBS), tmp_path, source="<b>blobs & more</b>")
     page = Page(text)
     assert page.links == ["data:,"]
-    assert "http" not in text
+    assert not re.search("https?:", text)
     assert len(set(page.ids)) == len(page.ids)
     assert "<b>blobs" not in text
     said = " ".join(page.texts)
@@ -158,9 +159,8 @@ def test_the_page_holds_the_path_and_its_pairs(tmp_path, criterion):
         else:
             assert given["log10_zz_top"] is None
         assert html.escape(step.reason) in text
-    assert set(data["plane"]["cluster"]) == {0, 1, 2}
-    for axis in "xy":
-        assert (min(data["plane"][axis]), max(data["plane"][axis])) == (0, 1)
+    drawn = re.findall(r"<path d=\"([^\"]*)\".*?<title>cluster (\d)", text)
+    assert {int(c): d.count("M") for d, c in drawn} == dict(enumerate(np.bincount(model.labels_)))
 
 
 def test_pairs_are_of_distinct_rows_where_copies_are_left_out(tmp_path):
@@ -183,7 +183,10 @@ def test_bounds_are_computed_on_request_whatever_decided():
 def cells(text):
     """Return the path on the page: the cells of each row, in the order of the page."""
     rows = re.findall(r'<tr data-k="\d+".*?</tr>', text, re.DOTALL)
-    return [[html.unescape(cell) for cell in re.findall(r"<td>([^<]*)", row)] for row in rows]
+    return [
+        [html.unescape(cell) for cell in re.findall(r"<td data-label[^>]*>([^<]*)", row)]
+        for row in rows
+    ]
 
 
 def test_the_page_of_the_cut_test_speaks_of_it_alone(tmp_path):
@@ -204,12 +207,22 @@ def test_the_page_of_the_cut_test_speaks_of_it_alone(tmp_path):
         assert found[:2] == [in_words(x, "cut") for x in (step.log_p, step.log_p_level)]
         assert found[2] == f"{step.pair[0]}, {step.pair[1]}"
     assert others[0][0] == "< 0.001"
-    nearest = re.findall(r'<td data-value="(\d)">\d</td><td data-value="([^"]*)">', text)
-    assert len(nearest) == 3
-    for c, (place, share) in enumerate(nearest):
+
+
+NEAREST = r'<td data-value="(\d)" data-label="closest to">(.)</td><td data-value="([^"]*)"'
+
+
+def test_the_closest_cluster_is_the_one_that_most_walks_end_in(tmp_path):
+    model = fit(DIGITS, n_clusters=5)
+    nearest = re.findall(NEAREST, written(model, tmp_path))
+    assert len(nearest) == 5
+    for c, (place, shown, share) in enumerate(nearest):
         mean = model.membership_[model.labels_ == c].mean(axis=0)
         mean[c] = -1
         assert (int(place), float(share)) == (mean.argmax(), pytest.approx(100 * mean.max()))
+        assert shown == place
+    apart = re.findall(NEAREST, written(fit(BLOBS), tmp_path))
+    assert [shown for _, shown, _ in apart] == ["–"] * 3  # no walk leads from one to another
 
 
 def test_the_page_of_the_paper_speaks_of_the_bound_alone(tmp_path):
@@ -315,11 +328,10 @@ def test_the_page_says_how_sure_it_is_and_what_to_try(
     assert doubt in said
 
 
-def test_images_need_both_rows_and_shape(tmp_path):
+def test_images_need_rows_and_a_shape(tmp_path):
     model = fit(DIGITS, n_clusters=2)
-    for wrong in ({"X": DIGITS}, {"image_shape": (8, 8)}):
-        with pytest.raises(ValueError, match="X and image_shape go together"):
-            written(model, tmp_path, **wrong)
+    with pytest.raises(ValueError, match="image_shape needs X, the images as rows"):
+        written(model, tmp_path, image_shape=(8, 8))
     for shape in (8, (8,), (-8, -8), (8.0, 8.0)):
         with pytest.raises(ValueError, match="image_shape must be a height and a width"):
             written(model, tmp_path, X=DIGITS, image_shape=shape)
@@ -410,68 +422,167 @@ def test_the_model_must_be_fitted(tmp_path):
         pair_matrix(fit(BLOBS), 999)
 
 
-# -- what it does in a browser --------------------------------------------------------------------
-
-BROWSER = os.environ.get("SPECIALK_BROWSER") or shutil.which("chromium")
-browser = pytest.mark.skipif(not BROWSER, reason="no chromium, nor SPECIALK_BROWSER naming one")
-PROBE = """<script>
-const errors = [];
-window.addEventListener("error", event => errors.push(event.message));
-const out = {};
-window.addEventListener("load", () => {
-  const detail = () => document.querySelector("#status h3").textContent;
-  out.first = detail();
-  document.querySelector('#path tr[data-k="2"] button').click();
-  out.clicked = detail();
-  out.chosen = [...document.querySelectorAll("#path tr.chosen")].map(row => row.dataset.k);
-  document.querySelector('svg .dot[data-k="4"]').focus();
-  out.focused = detail();
-  document.activeElement.dispatchEvent(new KeyboardEvent("keydown", {key: "ArrowRight"}));
-  out.arrow = detail();
-  out.pressed = [...document.querySelectorAll('svg .dot[aria-pressed="true"]')]
-    .map(dot => dot.dataset.k);
-  out.cells = document.querySelectorAll("#detail .matrix td").length;
-  const sizes = () => [...document.querySelectorAll("#sizes tbody tr")]
-    .map(row => Number(row.children[1].dataset.value));
-  const rows = document.querySelectorAll("#sizes thead button")[1];
-  rows.click(); out.rising = sizes();
-  rows.click(); out.falling = sizes();
-  out.sorted = rows.closest("th").getAttribute("aria-sort");
-  const pixels = [...document.querySelectorAll("canvas")].map(canvas => {
-    const own = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-    return own.some(value => value !== 0);
-  });
-  out.drawn = pixels.length > 0 && pixels.every(Boolean);
-  out.wide = document.documentElement.scrollWidth <= window.innerWidth;
-  out.errors = errors;
-  document.body.append(Object.assign(document.createElement("pre"),
-    {id: "probe", textContent: JSON.stringify(out)}));
-});
-</script>
-"""
+def test_no_split_is_not_told_as_evidence_for_one_cluster(tmp_path):
+    noise = np.random.default_rng(0).normal(size=(300, 5))
+    for criterion in ("cut", "zz_top"):
+        model = fit(noise, criterion=criterion)
+        assert model.n_clusters_ == 1
+        sure, words = verdict(model)
+        assert sure == "no split"
+        assert words.startswith("No split was found. That can mean one cluster, but also ")
+        assert "With 2 clusters, the two are not clearly separate (" in words
+        assert "clearly<" not in written(model, tmp_path)
 
 
-@browser
-@pytest.mark.parametrize("width", [360, 1200])
-@pytest.mark.parametrize(("criterion", "n_cells"), [("cut", 0), ("zz_top", 25)])
-def test_the_page_works_in_a_browser(tmp_path, width, criterion, n_cells):
-    model = fit(DIGITS, criterion=criterion)
-    text = written(model, tmp_path, X=DIGITS, image_shape=(8, 8))
-    page = tmp_path / "probe.html"
-    page.write_text(text.replace("<style>", f"{PROBE}<style>", 1), encoding="utf-8")
-    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--dump-dom"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"]
-    command += ["--virtual-time-budget=5000", page.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    out = json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)[1]))
-    assert out["errors"] == []
-    assert out["first"] == f"k = {model.n_clusters_}"
-    assert (out["clicked"], out["chosen"]) == ("k = 2", ["2"])
-    assert (out["focused"], out["arrow"], out["pressed"]) == ("k = 4", "k = 5", ["5"])
-    assert out["cells"] == n_cells
-    sizes = np.bincount(model.labels_).tolist()
-    assert out["rising"] == sorted(sizes)
-    assert out["falling"] == sorted(sizes, reverse=True)
-    assert out["sorted"] == "descending"
-    assert out["drawn"]
-    assert out["wide"]
+def test_the_seed_is_among_the_parameters(tmp_path):
+    for seed in (0, 7):
+        said = " ".join(Page(written(fit(BLOBS, random_state=seed), tmp_path)).texts)
+        assert f"random_state={seed}" in said
+
+
+# -- the picture ----------------------------------------------------------------------------------
+
+NINE, _ = make_blobs(
+    450, centers=[(9 * i, 9 * j, 0) for i in range(3) for j in range(3)], random_state=0
+)
+
+
+def drawn(text):
+    """Return the points of each cluster in the picture: a list of arrays (rows, 2)."""
+    paths = re.findall(r'<path d="([^"]*)" stroke', text)
+    return [np.array(re.findall(r"M([\d.]+) ([\d.]+)", path), dtype=float) for path in paths]
+
+
+@pytest.mark.parametrize(
+    ("X", "settings"),
+    [
+        (NINE, {"max_clusters": 12}),
+        (knn_graph(NINE), {"max_clusters": 12, "affinity": "precomputed"}),
+        (DIGITS, {"max_clusters": 15}),
+        (DIGITS, {"n_clusters": 30}),
+        (DIGITS, {"n_clusters": 6, "criterion": "zz_top"}),
+    ],
+)
+def test_discs_do_not_overlap_and_hold_their_rows(tmp_path, X, settings):
+    model = fit(X, **{"max_clusters": None, **settings})
+    k, sizes = model.n_clusters_, np.bincount(model.labels_)
+    centers, radii = discs(model)
+    np.testing.assert_allclose(radii**2 / radii[0] ** 2, sizes / sizes[0])
+    between = np.linalg.norm(centers[:, None] - centers, axis=2) - radii[:, None] - radii
+    assert between[~np.eye(k, dtype=bool)].min() > 0
+    shown = places(model)
+    labels = model.labels_[shown.rows]
+    assert (np.linalg.norm(shown.points - centers[labels], axis=1) <= radii[labels]).all()
+    points = drawn(written(model, tmp_path))
+    assert [len(own) for own in points] == sizes.tolist()
+
+
+def test_discs_of_many_clusters_do_not_overlap():
+    model = fit(BLOBS)
+    model.n_clusters_, model.labels_ = 450, np.repeat(np.arange(450), 3).astype(np.int32)
+    centers, radii = discs(model)
+    assert pdist(centers).min() > 2 * radii.max()
+
+
+def test_outliers_are_drawn_in_grey_and_counted(tmp_path):
+    model = fit(np.concatenate([BLOBS, np.full((1, BLOBS.shape[1]), 60.0)]), noise=True)
+    page = written(model, tmp_path)
+    assert "<title>outliers</title>" in page
+    assert "coloured by cluster, outliers in grey" in page
+    assert "1 row, label -1" in page
+
+
+def test_own_coordinates_are_drawn(tmp_path):
+    model = fit(BLOBS)
+    given = np.random.default_rng(0).normal(size=(300, 2)) * (1, 100)
+    found = np.concatenate(drawn(written(model, tmp_path, coordinates=given)))
+    order = np.argsort(model.labels_, kind="stable")
+    low, spread = given.min(axis=0), np.ptp(given, axis=0)
+    unit = ((given - low) / spread)[order] * (1, -1) + (0, 1)
+    again = (found - found.min(axis=0)) / np.ptp(found, axis=0)
+    np.testing.assert_allclose(again, unit, atol=2e-4)
+    bad = given.copy()
+    bad[7, 1] = np.nan
+    for wrong, words in (
+        (given[:-1], r"of shape \(300, 2\), a point for each row, got shape \(299, 2\)"),
+        (given.astype(str), "coordinates must be numbers"),
+        (bad, r"coordinates must be finite, got \[.*nan\] in row 7"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            written(model, tmp_path, coordinates=wrong)
+
+
+def test_columns_are_drawn_by_their_principal_components(tmp_path):
+    model = fit(BLOBS)
+    found = np.concatenate(drawn(written(model, tmp_path, X=BLOBS)))
+    order = np.argsort(model.labels_, kind="stable")
+    expected = PCA(2).fit_transform(BLOBS)[order]
+    for axis in (0, 1):
+        assert abs(np.corrcoef(found[:, axis], expected[:, axis])[0, 1]) > 1 - 1e-5
+    ratio = np.ptp(found, axis=0) / np.ptp(expected, axis=0)
+    assert ratio[0] == pytest.approx(ratio[1], rel=1e-2)
+
+
+def test_the_report_of_a_table_shows_what_can_be_drawn(tmp_path):
+    model = fit(BLOBS)
+    frame = pd.DataFrame(BLOBS, columns=["a", "b", "<c>"])
+    mixed = frame.assign(name="x", empty=np.nan)
+    mixed.loc[3, "a"] = np.nan
+    said = " ".join(Page(written(model, tmp_path, X=mixed)).texts)
+    assert "components of 3 columns" in said
+    said = " ".join(Page(written(model, tmp_path, X=frame[["a", "<c>"]])).texts)
+    assert "Columns a (to the right) and <c> (upwards)" in said
+    for X in (frame[["b"]], mixed[["name"]], pd.DataFrame(BLOBS), np.zeros((300, 3))):
+        assert len(drawn(written(model, tmp_path, X=X))) == 3
+    with pytest.raises(ValueError, match="X must hold the 300 fitted rows, got 20 rows"):
+        written(model, tmp_path, X=frame[:20])
+    with pytest.raises(ValueError, match="X must hold the fitted rows as a table"):
+        written(model, tmp_path, X=np.zeros(300))
+
+
+def test_a_graph_is_no_table(tmp_path):
+    W = knn_graph(BLOBS)
+    model = fit(W, affinity="precomputed")
+    plain = written(model, tmp_path)
+    assert written(model, tmp_path, X=W) == written(model, tmp_path, X=W.toarray()) == plain
+
+
+def test_some_rows_of_each_cluster_are_drawn(monkeypatch, tmp_path):
+    monkeypatch.setattr("specialk_gpu.inspection.layout.MOST_ROWS", 50)
+    text = written(fit(BLOBS), tmp_path)
+    assert [len(own) for own in drawn(text)] == [17, 17, 17]
+    assert "51 of 300 rows" in text
+
+
+# -- the tree -------------------------------------------------------------------------------------
+
+
+def branches(text, at):
+    """Return how many horizontal branches of the tree cross a place, and the colours of these."""
+    tree = re.search(r'<svg class="tree".*?</svg>', text)[0]
+    lines = re.findall(r'<line x1="(.*?)" x2="(.*?)" y1="(.*?)" y2="(.*?)" stroke="(.*?)"', tree)
+    return [tone for a, b, y, z, tone in lines if y == z and float(a) < at < float(b)], tree
+
+
+@pytest.mark.parametrize("settings", [{"max_clusters": 15}, {"n_clusters": 2}, {"n_clusters": 50}])
+def test_each_column_of_the_tree_crosses_the_clusters_of_its_k(tmp_path, settings):
+    model = fit(DIGITS, **{"max_clusters": None, **settings})
+    text = written(model, tmp_path)
+    k, tree = model.n_clusters_, branches(text, 0)[1]
+    ticks = re.findall(r'<text x="([\d.]+)" y="16" text-anchor="middle">(\d+)', tree)
+    assert len(ticks) >= min(k, 6)
+    for x, number in ticks:
+        assert len(branches(text, float(x))[0]) == int(number)
+    at = {int(number): float(x) for x, number in ticks}
+    assert (k in at) == (k <= 40)
+    sizes = [int(size) for size in re.findall(r"(\d+) rows?</text>", tree)]
+    assert sorted(sizes) == sorted(np.bincount(model.labels_at(len(sizes))))
+    if k in at:
+        assert len(set(branches(text, at[k])[0])) == min(k, 10)
+        band = re.search(r'<rect x="(.*?)" y="0" width="(.*?)"', tree)
+        assert float(band[1]) < at[k] < float(band[1]) + float(band[2])
+
+
+def test_the_paper_s_rule_has_no_tree(tmp_path):
+    assert 'class="tree"' not in written(fit(BLOBS, criterion="zz_top"), tmp_path)
+    assert 'class="tree"' in written(fit(BLOBS), tmp_path)

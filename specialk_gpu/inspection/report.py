@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import html
 import json
-import math
 from importlib import resources
 from inspect import signature
 from pathlib import Path
@@ -21,13 +19,12 @@ from specialk_gpu._result import Candidate
 from specialk_gpu._storage import on_host
 from specialk_gpu._writing import write_text
 from specialk_gpu.backend.typing import Matrix
+from specialk_gpu.inspection.charts import COLORS, as_html, path_chart, picture, tree_chart
 from specialk_gpu.inspection.diagnostics import (
-    LN10,
     counted,
     doubts,
     headline,
     images,
-    in_the_plane,
     in_words,
     pair_matrix,
     settings,
@@ -35,14 +32,10 @@ from specialk_gpu.inspection.diagnostics import (
     typical,
     verdict,
 )
+from specialk_gpu.inspection.layout import places
 
 __all__ = ["report"]
 
-COLORS = (  # distinguishable for most people, on a light and on a dark background
-    "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
-    "#a0705a", "#d76bb0", "#7f8791", "#a8a52a", "#25a8b5",
-)  # fmt: skip
-NAME = {"cut": "p", "zz_top": "ZZ Top Bound"}  # the number that decides
 MEANING = {
     "cut": "The rows are divided into small fragments. The two least separate are merged, again "
     "and again, until one is left. The cut test says how separate two clusters are: it compares "
@@ -62,9 +55,6 @@ SOURCE = {
     "independent, so read alpha as a threshold, not as an error rate.",
 }
 MOST_PAIRS = 30  # the largest k for which all pairs are listed
-MOST_POINTS = 5000
-FLOOR = {"cut": -3.0, "zz_top": -15.0}  # lower end of the chart: log10 of p or of the bound
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 330, 80, 40, 55
 
 
 def report(
@@ -73,6 +63,7 @@ def report(
     *,
     X: Matrix | None = None,
     image_shape: tuple[int, int] | None = None,
+    coordinates: Matrix | None = None,
     source: str = "",
 ) -> None:
     """Write an HTML page that says how many clusters there are, why, and how clear that is.
@@ -86,10 +77,15 @@ def report(
         A fitted model.
     path : str or path
         The HTML file.
-    X : array of shape (m, height * width), optional
-        The fitted rows, to show typical rows as images; needs `image_shape`.
+    X : array-like of shape (m, d), optional
+        The fitted rows, for the picture of the clusters: two columns are drawn as they are, of
+        more the two leading principal components. Without X or `coordinates`, each cluster is
+        drawn as a disc.
     image_shape : tuple of two int, optional
-        Height and width of the images.
+        Height and width, if rows are images: typical rows of each cluster are then shown as
+        images, and X is not used for the picture.
+    coordinates : array-like of shape (m, 2), optional
+        Where to draw each row in the picture, such as a UMAP or places on a map.
     source : str
         A description of the data, shown at the top of the page.
 
@@ -98,51 +94,30 @@ def report(
     NotFittedError
         If the model is not fitted.
     ValueError
-        If the rows of X are not images of that shape.
+        If X or `coordinates` do not have a row for each fitted row, `coordinates` are not finite
+        numbers, or the rows of X are not images of that shape.
     OSError
         If the file cannot be written.
     """
     check_is_fitted(model)
     steps = [_step(model, step) for step in model.path_]
-    k, (m, n) = model.n_clusters_, model.embedding_.shape
-    given = settings(model)
-    criterion = model.path_.criterion
-    rows = model.n_features_in_ if given.affinity != "precomputed" else None
-    n_outliers = sizes_of_clusters(model)[1]
-    told = counted(m, "row") + (f" of {counted(rows, 'column')}" if rows else ", given by a graph")
-    plane, shown = _plane(model)
+    k, m = model.n_clusters_, len(model.labels_)
+    columns = model.n_features_in_ if settings(model).affinity != "precomputed" else None
+    told = f" of {counted(columns, 'column')}" if columns else ", given by a graph"
+    told = counted(m, "row") + told
     data = {
         "answer": k,
         "first": next((step.k for step in model.path_ if step.pair is not None), k),
         "steps": steps,
-        "plane": plane,
-        "colors": COLORS,
         "most_pairs": MOST_PAIRS,
-        "has_bounds": criterion == "zz_top",
+        "has_bounds": model.path_.criterion == "zz_top",
     }
     fields = {
-        "title": _text(f"{counted(k, 'cluster')} – specialk_gpu"),
-        "source": _text(f"{source}: {told}" if source else told),
-        "headline": _text(headline(model)),
-        "verdict": _text(verdict(model)[1]),
-        "why": _text(f"{MEANING[criterion]} {_rule(model)}"),
-        "source_of_the_rule": SOURCE[criterion],
-        "chart": _chart(model),
-        "choose": "Select a k" + (" in the chart or" if len(steps) > 1 else "") + " in the table",
-        "heads": "".join(f'<th scope="col">{name}</th>' for name in HEADS[criterion]),
-        "path": "\n".join(_path_row(step, k, criterion) for step in model.path_),
-        "nearness": NEARNESS[criterion],
-        "clusters": "\n".join(_cluster_rows(model, steps)),
-        "plane": f"{shown:,} of {m:,} rows, drawn by the two leading principal components of the "
-        f"embedding and coloured by cluster{', outliers in grey' if n_outliers else ''}.",
-        "members": _members(model, X, image_shape),
-        "doubts": "\n".join(
-            f"<li><strong>{_text(found)}</strong> {_text(advice)}</li>"
-            for found, advice in doubts(model)
-        ),
-        "facts": "\n".join(
-            f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in _facts(model, n)
-        ),
+        "title": as_html(f"{counted(k, 'cluster')} – specialk_gpu"),
+        "source": as_html(f"{source}: {told}" if source else told),
+        "headline": as_html(headline(model)),
+        "verdict": as_html(verdict(model)[1]),
+        "sections": "\n\n".join(_sections(model, steps, X, image_shape, coordinates)),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
     template = resources.files("specialk_gpu.inspection").joinpath("templates/report.html")
@@ -150,10 +125,120 @@ def report(
     write_text(path, page)
 
 
-def _text(value: object) -> str:
-    """Return a value as text for the page, in an element or in an attribute between quotes."""
-    text = str(value).encode("utf-8", "replace").decode("utf-8")  # names of files may be no text
-    return html.escape("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text))
+def _sections(
+    model: Fitted,
+    steps: list[dict[str, Any]],
+    X: Matrix | None,
+    image_shape: tuple[int, int] | None,
+    coordinates: Matrix | None,
+) -> list[str]:
+    """Return the sections of the page, in order; a new section is a new line here."""
+    return [
+        _clusters(model, steps, X, image_shape, coordinates),
+        _why(model, steps),
+        *_tree(model),
+        _doubts(model),
+        _how(model),
+    ]
+
+
+def _section(name: str, title: str, *content: str) -> str:
+    """Return a section of the page from its HTML."""
+    body = "\n".join(part for part in content if part)
+    return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}\n</section>'
+
+
+def _clusters(
+    model: Fitted,
+    steps: list[dict[str, Any]],
+    X: Matrix | None,
+    image_shape: tuple[int, int] | None,
+    coordinates: Matrix | None,
+) -> str:
+    """Return the section with the picture and the sizes of the clusters."""
+    if image_shape is not None and X is None:
+        msg = "image_shape needs X, the images as rows."
+        raise ValueError(msg)
+    drawn = places(model, coordinates, X if image_shape is None else None)
+    m, shown = len(model.labels_), len(drawn.rows)
+    amount = counted(m, "row") if shown == m else f"{shown:,} of {m:,} rows"
+    grey = ", outliers in grey" if sizes_of_clusters(model)[1] else ""
+    caption = as_html(f"{amount}, coloured by cluster{grey}. {drawn.words}")
+    sort = (
+        '<caption class="soft screen">Select a heading to sort the table by it</caption>'
+        if model.n_clusters_ > 1
+        else ""
+    )
+    heads = ("cluster", "rows", "share", "closest to", NEARNESS[model.path_.criterion])
+    ordered = ' aria-sort="ascending"'
+    head = "".join(
+        f'<th scope="col"{ordered if name == "cluster" else ""}>'
+        f'<button type="button">{name}</button></th>'
+        for name in heads
+    )
+    rows = "\n".join(_cluster_rows(model, steps))
+    return _section(
+        "clusters",
+        "What the clusters look like",
+        f'<figure>{picture(model, drawn)}<figcaption class="soft">{caption}</figcaption></figure>',
+        f'<table id="sizes" class="stack">{sort}\n<thead><tr>{head}</tr></thead>',
+        f"<tbody>\n{rows}\n</tbody></table>",
+        "" if image_shape is None or X is None else _members(model, X, image_shape),
+    )
+
+
+def _why(model: Fitted, steps: list[dict[str, Any]]) -> str:
+    """Return the section with the rule and the path."""
+    criterion = model.path_.criterion
+    choose = "Select a k" + (" in the chart or" if len(steps) > 1 else "") + " in the table"
+    heads = "".join(f'<th scope="col">{name}</th>' for name in HEADS[criterion])
+    rows = "\n".join(_path_row(step, model.n_clusters_, criterion) for step in model.path_)
+    return _section(
+        "why",
+        "Why this number",
+        f"<p>{as_html(f'{MEANING[criterion]} {_rule(model)}')}</p>",
+        path_chart(model),
+        f'<p class="soft screen">{choose} to see the sizes of its clusters.</p>',
+        '<table id="path" class="stack">',
+        '<caption class="soft">The path: one row for each k</caption>',
+        f'<thead><tr>{heads}<th scope="col" class="words">reason</th></tr></thead>',
+        f"<tbody>\n{rows}\n</tbody></table>",
+        '<div id="status" aria-live="polite"></div>\n<div id="detail"></div>',
+    )
+
+
+def _tree(model: Fitted) -> list[str]:
+    """Return the section with the tree of clusters, if there is one."""
+    if model._tree is None or not (chart := tree_chart(model._tree, model.n_clusters_)):
+        return []
+    words = (
+        "From right to left, the two least separate clusters are united until one is left. The "
+        "column below a number crosses as many branches: the clusters of that k, which "
+        "labels_at(k) returns. The answer is marked. Only the last unions are drawn."
+    )
+    return [_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", chart)]
+
+
+def _doubts(model: Fitted) -> str:
+    """Return the section with caveats and advice."""
+    found = "\n".join(
+        f"<li><strong>{as_html(finding)}</strong> {as_html(advice)}</li>"
+        for finding, advice in doubts(model)
+    )
+    return _section("doubts", "If you doubt it", f"<ul>\n{found}\n</ul>")
+
+
+def _how(model: Fitted) -> str:
+    """Return the section with what is needed to repeat the computation."""
+    facts = "\n".join(
+        f"<dt>{as_html(name)}</dt><dd>{as_html(value)}</dd>" for name, value in _facts(model)
+    )
+    return _section(
+        "how",
+        "How it was computed",
+        f"<dl>\n{facts}\n</dl>",
+        f'<p class="soft">{SOURCE[model.path_.criterion]}</p>',
+    )
 
 
 def _step(model: Fitted, step: Candidate) -> dict[str, Any]:
@@ -177,77 +262,6 @@ def _rule(model: Fitted) -> str:
     return f"A k is accepted if this is {level}. The answer is the k before the first rejected one."
 
 
-def _plane(model: Fitted) -> tuple[dict[str, list[float]], int]:
-    """Return points of the embedding in the unit square with their clusters, and their number."""
-    points, labels = in_the_plane(model), on_host(model.labels_)
-    step = max(1, -(-len(points) // MOST_POINTS))
-    points, labels = points[::step], labels[::step]
-    spread = np.ptp(points, axis=0)
-    points = (points - points.min(axis=0)) / np.where(spread > 0, spread, 1)
-    x, y = np.round(points, 4).T.tolist()
-    return {"x": x, "y": y, "cluster": labels.tolist()}, len(labels)
-
-
-def _chart(model: Fitted) -> str:
-    """Return an SVG chart of log10 p (or of the bound) against k, with one dot to select per k."""
-    steps = [step for step in model.path_ if step.pair is not None]
-    if not steps:
-        return ""
-    first, last = min(2, steps[0].k), steps[-1].k
-    criterion = model.path_.criterion
-    name = f"log10 of the {NAME[criterion]}" if criterion == "zz_top" else "log10 p"
-    floor = min(-3.0, max(FLOOR[criterion], min(step.log_p for step in steps) / LN10 - 1))
-
-    def x(k: float) -> float:
-        return LEFT + (k - first + 0.5) / (last - first + 1) * (WIDTH - LEFT - 10)
-
-    def y(log10_p: float) -> float:
-        return TOP + max(log10_p, floor) / floor * (HEIGHT - TOP - BOTTOM)
-
-    alpha = y(math.log10(settings(model).alpha))
-    parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{name} against k">']
-    for value in range(0, math.floor(floor) - 1, -max(1, round(-floor / 5))):
-        if value >= floor:
-            parts.append(
-                f'<line class="axis" x1="{LEFT}" x2="{WIDTH - 10}" y1="{y(value):.1f}" '
-                f'y2="{y(value):.1f}"/><text x="{LEFT - 8}" y="{y(value) + 4:.1f}" '
-                f'text-anchor="end">{value}</text>'
-            )
-    parts.append(
-        f'<line x1="{LEFT}" x2="{WIDTH - 10}" y1="{alpha:.1f}" y2="{alpha:.1f}" '
-        'stroke="var(--soft)" stroke-dasharray="6 4"/>'
-        f'<text x="{WIDTH - 12}" y="{alpha - 5:.1f}" text-anchor="end">alpha</text>'
-    )
-    if model.n_clusters_ >= first:
-        parts.append(
-            f'<rect x="{x(model.n_clusters_) - 11:.1f}" y="{TOP - 10}" width="22" rx="5" '
-            f'height="{HEIGHT - TOP - BOTTOM + 20}" fill="var(--mark)" opacity=".16"/>'
-        )
-    line = " ".join(f"{x(step.k):.1f},{y(step.log_p / LN10):.1f}" for step in steps)
-    parts.append(f'<polyline points="{line}" fill="none" stroke="var(--line)" stroke-width="2"/>')
-    every = max(1, -(-len(steps) // 20))
-    for step in steps:
-        k = _text(step.k)
-        at = f'cx="{x(step.k):.1f}" cy="{y(step.log_p / LN10):.1f}"'
-        told = f"{NAME[criterion]} {in_words(step.log_p, criterion)}, "
-        told = _text(told + ("accepted" if step.accepted else "not accepted"))
-        parts.append(
-            f'<g class="dot" data-k="{k}" tabindex="0" role="button" aria-pressed="false" '
-            f'aria-label="k = {k}: {told}"><title>k = {k}: {told}</title>'
-            f'<circle class="halo" {at} r="11"/>'
-            f'<circle {at} r="5.5" fill="var(--{"yes" if step.accepted else "no"})"/></g>'
-        )
-        if (step.k - steps[0].k) % every == 0:
-            parts.append(
-                f'<text x="{x(step.k):.1f}" y="{HEIGHT - BOTTOM + 24}" '
-                f'text-anchor="middle">{k}</text>'
-            )
-    middle = (LEFT + WIDTH) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
-    parts.append(f'<text x="2" y="18">{name}</text></svg>')
-    return "".join(parts)
-
-
 HEADS = {
     "cut": ("k", "p", "own p", "worst pair", "accepted"),
     "zz_top": ("k", "ZZ Top Bound", "worst pair", "accepted", "inertia"),
@@ -265,12 +279,13 @@ def _path_row(step: Candidate, answer: int, criterion: str) -> str:
     values += [pair, "yes" if step.accepted else "no"]
     if criterion == "zz_top":
         values.append(f"{step.inertia:.6g}")
-    cells = "".join(f"<td>{_text(value)}</td>" for value in values)
-    k = _text(step.k)
+    named = zip(HEADS[criterion][1:], values, strict=True)
+    cells = "".join(f'<td data-label="{name}">{as_html(value)}</td>' for name, value in named)
+    k = as_html(step.k)
     return (
         f'<tr data-k="{k}"{" class=answer" if step.k == answer else ""}>'
         f'<th scope="row"><button type="button">{k}</button></th>{cells}'
-        f'<td class="words">{_text(step.reason)}</td></tr>'
+        f'<td class="words" data-label="reason">{as_html(step.reason)}</td></tr>'
     )
 
 
@@ -295,6 +310,7 @@ def _nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
 def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
     """Return a table row for each cluster: its size, and the cluster that it is closest to."""
     sizes, n_outliers = sizes_of_clusters(model)
+    label = NEARNESS[model.path_.criterion]
     nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
     rows = []
     for c, size in enumerate(sizes.tolist()):
@@ -305,25 +321,23 @@ def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
             others = nearness[c].copy()
             others[c] = -np.inf
             place, height = int(others.argmax()), float(others.max())
-            closest, shown = str(place), f"{height:.2f}{unit}"
+            if height or not unit:  # a cluster that no walk enters has none that is closest
+                closest, shown = str(place), f"{height:.2f}{unit}"
         color = COLORS[c % len(COLORS)]
         rows.append(
             f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
-            f'style="background:{color}"></span>{c}</th><td data-value="{size}">{size:,}</td>'
-            f'<td data-value="{share}" style="text-align:left"><span class="bar" '
+            f'style="background:{color}"></span>{c}</th>'
+            f'<td data-value="{size}" data-label="rows">{size:,}</td>'
+            f'<td data-value="{share}" class="left" data-label="share"><span class="bar" '
             f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
-            f'<td data-value="{place}">{closest}</td><td data-value="{height}">{shown}</td></tr>'
+            f'<td data-value="{place}" data-label="closest to">{closest}</td>'
+            f'<td data-value="{height}" data-label="{label}">{shown}</td></tr>'
         )
     return rows
 
 
-def _members(model: Fitted, X: Matrix | None, shape: tuple[int, int] | None) -> str:
-    """Return typical rows of each cluster as images, if X and `shape` are given."""
-    if X is None and shape is None:
-        return ""
-    if X is None or shape is None:
-        msg = "X and image_shape go together: give both, or neither."
-        raise ValueError(msg)
+def _members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
+    """Return typical rows of each cluster as images."""
     X = images(model, X, shape, "image_shape")
     height, width = X.shape[1:]
     chosen = typical(model, 12)
@@ -347,19 +361,18 @@ def _seconds(spent: float) -> str:
     return f"{spent:.3g} s" if spent >= 0.01 else "below 0.01 s"
 
 
-def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
+def _facts(model: Fitted) -> list[tuple[str, str]]:
     """Return the names and values that a reader needs to repeat the computation."""
     timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
     residual = float(np.max(on_host(model.residuals_)))
-    n_outliers = sizes_of_clusters(model)[1]
-    given = settings(model)
+    given, n_outliers = settings(model), sizes_of_clusters(model)[1]
     defaults = signature(type(model).__init__).parameters
     changed = [
         f"{name}={value!r}"
         for name, value in vars(given).items()
         if name not in defaults or value != defaults[name].default
     ]
-    parameters = ", ".join(changed) or "none"
+    changed.append(f"random_state={vars(model)['random_state']!r}")  # not kept with the result
     graph = (
         f"{model.affinity_matrix_.nnz:,} entries, {counted(model.n_graph_components_, 'component')}"
     )
@@ -370,8 +383,11 @@ def _facts(model: Fitted, n: int) -> list[tuple[str, str]]:
         ("time", f"{_seconds(sum(model.timings_.values()))}: {timings}"),
         ("backend", model.backend_),
         ("graph", f"{given.affinity}: {graph}"),
-        ("eigenvectors", f"{n} by {model.eigen_solver_}, residuals up to {residual:.1e}"),
+        (
+            "eigenvectors",
+            f"{model.embedding_.shape[1]} by {model.eigen_solver_}, residuals up to {residual:.1e}",
+        ),
         *([("outliers", f"{counted(n_outliers, 'row')}, label -1")] if n_outliers else []),
-        ("parameters set", parameters),
+        ("parameters set", ", ".join(changed)),
         ("versions now", versions),
     ]
