@@ -1,6 +1,7 @@
 """Numbers in text: tables in every dialect, Matrix Market by its specification."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -88,6 +89,39 @@ def test_text_that_is_no_matrix_is_refused_by_line_and_column(tmp_path, text, me
     path = write_text(tmp_path / "x.csv", text)
     with pytest.raises(ValueError, match=rf"x\.csv: .*{message}"):
         read_matrix(path)
+
+
+AMBIGUOUS = "column 'a' holds '1,149', which can mean 1149 or 1.149: write thousands without"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tz\n1,149\t3\n994\t5\n1,111\t0\n990\t2\n", AMBIGUOUS),
+        ("a\tz\n1,149\t3\n1,111\t5\n", AMBIGUOUS),
+        ("a\tz\n1,149\t0,5\n994\t5\n", AMBIGUOUS),
+        ("a\tz\n3\t0\n-1,149\t0\n", "holds '-1,149', which can mean -1149 or -1.149: write"),
+        ("a\tz\n1,149\t3\n1,149,000\t5\n", "holds '1,149,000', which means 1149000: write"),
+        ("a\tz\n1,149\t3.5\n994\t5.5\n", "'3.5'; write decimals with points, and thousands"),
+    ],
+)
+@pytest.mark.parametrize("separator", ["\t", ";"])
+def test_commas_that_could_separate_thousands_are_asked_about(tmp_path, text, message, separator):
+    path = write_text(tmp_path / "x.tsv", text.replace("\t", separator))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_matrix(path)
+
+
+@pytest.mark.parametrize("value", ["0,149", "1,14", "11,1490", "1,149e0", ",149"])
+def test_one_comma_that_cannot_separate_thousands_makes_all_of_a_column_decimal(tmp_path, value):
+    path = write_text(tmp_path / "x.tsv", f"a\tz\n1,149\t3\n994\t5\n{value}\t7\n")
+    expected = [1.149, 994, float(value.replace(",", "."))]
+    assert read_matrix(path)[:, 0].tolist() == expected
+
+
+def test_decimal_commas_elsewhere_make_commas_decimal_beside_small_numbers(tmp_path):
+    path = write_text(tmp_path / "x.csv", "a;z\n1,149;0,5\n99;2\n-2,001;3\n")
+    assert read_matrix(path).tolist() == [[1.149, 0.5], [99, 2], [-2.001, 3]]
 
 
 @pytest.mark.parametrize("name", ["w.mtx", "w.mtx.gz"])

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -29,6 +30,9 @@ SAMPLE_LINES = 200
 SAMPLE_SIZE = 1 << 20
 BLOCK_CELLS = 1 << 17  # cells that are converted at once
 MOST_VALUES = 10_000  # different texts of a column that are remembered
+_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"  # 1,149: with a decimal comma, or separated thousands
+_SEPARATED = re.compile(rf"\s*[+-]?{_THOUSANDS}\s*")
+_SOMEWHERE = re.compile(rf"(?<![\d,]){_THOUSANDS}(?![\d,])")
 
 
 class UnreadableError(ValueError):
@@ -192,8 +196,8 @@ def _only_numbers(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | No
 
 
 def _with_points(line: str) -> str:
-    if "." in line:
-        msg = "decimal commas and points are mixed"
+    if "." in line or _SOMEWHERE.search(line):
+        msg = "decimal commas and points are mixed, or commas could separate thousands"
         raise ValueError(msg)
     return line.replace(",", ".")
 
@@ -205,7 +209,9 @@ class _Column:
     blocks: list[np.ndarray] = field(default_factory=list)
     fault: Fault = field(default_factory=Fault)
     comma: str = ""  # the first cell with a decimal comma
+    thousands: str = ""  # the first whose commas could separate thousands
     point: str = ""
+    large: bool = False  # whether a number without a comma is 100 at least
 
     def add(self, cells: tuple[str, ...], lines: list[int], *, commas: bool) -> None:
         """Convert cells to numbers, and count those that are none."""
@@ -222,6 +228,7 @@ class _Column:
             )
         else:
             self.fault.blanks += int(np.isnan(values).sum())
+            self.large = self.large or bool((np.abs(values) >= 100).any())
         self.blocks.append(values)
 
     def _number(self, cell: str, line: int, *, commas: bool) -> float:
@@ -229,7 +236,12 @@ class _Column:
             self.fault.blanks += 1
             return np.nan
         if is_number(cell):
+            self.large = self.large or abs(float(cell)) >= 100
             return float(cell)
+        if commas and _SEPARATED.fullmatch(cell):
+            if not self.thousands or self.thousands.count(",") < cell.count(","):
+                self.thousands = cell
+            return float(cell.replace(",", ".", 1).replace(",", ""))
         if commas and is_number(cell, comma=True):
             self.comma = self.comma or cell
             return float(cell.replace(",", "."))
@@ -270,7 +282,7 @@ def _by_cell(
     if not n_rows:
         msg = "it holds no data"
         raise ValueError(msg)
-    _refuse_mixed_decimals(columns)
+    _refuse_unclear_commas(columns)
     X = np.empty((n_rows, len(columns)))
     for j, column in enumerate(columns.values()):
         X[:, j] = np.concatenate(column.blocks)
@@ -286,13 +298,30 @@ def _by_cell(
     return Table(X, list(columns), names, text=text, faults=faults)
 
 
-def _refuse_mixed_decimals(columns: dict[str, _Column]) -> None:
+def _refuse_unclear_commas(columns: dict[str, _Column]) -> None:
+    """Raise a ValueError if commas are decimal commas beside points, or may separate thousands.
+
+    In a column in which each comma could separate thousands, they are decimal commas only if other
+    columns have decimal commas, and the column has no number from 100 on without a comma.
+    """
     numbers = {name: column for name, column in columns.items() if not column.fault.wrong}
-    commas = [(name, column.comma) for name, column in numbers.items() if column.comma]
+    commas = [(name, c.comma or c.thousands) for name, c in numbers.items()]
+    commas = [(name, cell) for name, cell in commas if cell]
     points = [(name, column.point) for name, column in numbers.items() if column.point]
     if commas and points:
         msg = (
             f"it mixes decimal commas and points: column {commas[0][0]!r} holds {commas[0][1]!r}, "
-            f"column {points[0][0]!r} holds {points[0][1]!r}"
+            f"column {points[0][0]!r} holds {points[0][1]!r}; write decimals with points, and "
+            "thousands without a separator"
         )
         raise ValueError(msg)
+    decimals = any(column.comma for column in numbers.values())
+    for name, column in numbers.items():
+        cell = column.thousands.strip()
+        several = cell.count(",") > 1
+        if cell and (several or not (column.comma or (decimals and not column.large))):
+            whole = cell.replace(",", "")
+            read = f"means {whole}" if several else f"can mean {whole} or {cell.replace(',', '.')}"
+            msg = f"column {name!r} holds {cell!r}, which {read}: write thousands without a "
+            msg += "separator, and decimals with points"
+            raise ValueError(msg)
