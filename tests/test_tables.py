@@ -735,6 +735,8 @@ def scaled(tmp_path, run, blobs):
 FORMS = {
     "pandas": lambda frame: frame,
     "columns used": lambda frame: frame[["a", "b"]],
+    "another order": lambda frame: frame[["b", "skip", "a"]],
+    "another column": lambda frame: frame.assign(c="text"),
     "Float64": lambda frame: frame.convert_dtypes(),
     "objects": lambda frame: frame.astype(object),
     "polars": lambda frame: polars.from_dict(frame.to_dict("list")),
@@ -776,14 +778,37 @@ def test_rows_with_blanks_that_the_fit_drops_have_no_label(scaled):
     with pytest.warns(UserWarning, match=left_out):
         shares = model.predict_proba(frame)
     assert np.flatnonzero(np.isnan(shares).all(axis=1)).tolist() == [3, 9]
+    for rows in ([3], [3, 9]):
+        incomplete = frame.iloc[rows]
+        with pytest.warns(UserWarning, match="labelled -1"):
+            labels = model.predict(incomplete)
+        assert (labels.tolist(), labels.dtype) == ([-1] * len(rows), model.labels_.dtype)
+        with pytest.warns(UserWarning, match="labelled -1"):
+            shares = model.predict_proba(incomplete)
+        assert shares.shape == (len(rows), model.n_clusters_)
+        assert np.isnan(shares).all()
+
+
+def test_a_file_of_incomplete_rows_is_labelled_minus_one(scaled, tmp_path, run):
+    write(tmp_path / "new.csv", "skip,a,b\n1,,2\n1,3,\n")
+    arguments = ["predict", tmp_path / "m.npz", tmp_path / "new.csv"]
+    code, out, _ = run(*arguments, "--output", tmp_path / "l.csv")
+    assert (code, out.split("\n")[0]) == (0, "cluster 0: 0 rows")
+    assert read_labels(tmp_path / "l.csv").tolist() == [-1, -1]
+
+
+def test_columns_are_found_by_name_where_the_fit_has_changed_nothing(tmp_path, run):
+    fitted(tmp_path, run, FRAME[["a"]].assign(z=[0.5, 2, 1, 3.5]))
+    model, new = SpecialK.load(tmp_path / "m.npz"), pd.DataFrame({"a": [1.0], "z": [0.5]})
+    for frame in (new, new[["z", "a"]], new.assign(c="text"), pyarrow.table(new)):
+        assert model.predict(frame).tolist() == [model.labels_[0]]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f[["b", "a"]], "columns must be those of the fit, a, b, got b, a"),
-        (lambda f: f[["a"]], "columns must be those of the fit, a, b, got a"),
-        (lambda f: f.assign(c=1.5), "columns must be those of the fit, a, b, got a, b, c"),
+        (lambda f: f[["a"]], "columns of the fit are 'a', 'b', but 'b' is not among 'a'"),
+        (lambda f: f.iloc[:0], "it has no rows"),
         (lambda f: f[["a"]].to_numpy(), "expected 2 columns, as in the fit, got 1"),
         (lambda f: f.assign(a="x"), r"column 'a' holds 'x', expected a number \(300 such cells\)"),
         (lambda f: f.to_numpy()[0], r"expected a data frame or an array of .* got shape \(3,\)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,7 +22,7 @@ __all__ = [
     "listed",
     "option",
 ]
-__all__ += ["no_text", "refuse_faults", "unique_names"]
+__all__ += ["no_text", "refuse_faults", "told_blanks", "unique_names"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
@@ -267,6 +267,22 @@ def option(flag: str, names: Iterable[str]) -> str:
     return f"{flag} {shlex.quote(','.join(quoted))}"
 
 
+def told_blanks(counts: Mapping[str, int]) -> str:
+    """Return how many blanks each column has.
+
+    Parameters
+    ----------
+    counts : dict of str to int
+        The number of blanks, by the name of the column.
+
+    Returns
+    -------
+    str
+        Such as ``1 in column 'a', 2 in column 'b'``.
+    """
+    return ", ".join(f"{count} in column {name!r}" for name, count in counts.items())
+
+
 def refuse_faults(table: Table, *, filled: bool, advise: bool = True) -> None:
     """Raise an error that lists all columns that are not numbers, and all blanks.
 
@@ -293,8 +309,7 @@ def refuse_faults(table: Table, *, filled: bool, advise: bool = True) -> None:
             f"{fault.where}column {name!r} holds {fault.example!r}, expected a number ({cells})"
         )
     if blanks and not filled:
-        counts = ", ".join(f"{count} in column {name!r}" for name, count in blanks.items())
-        told.append(f"there are blanks, {counts}")
+        told.append(f"there are blanks, {told_blanks(blanks)}")
     if not told:
         return
     if not advise:
