@@ -1,6 +1,7 @@
 """Columns of files become numbers: blanks, categories and scales by their definitions."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -150,3 +151,34 @@ def test_no_rows_are_refused_in_one_line(tmp_path):
     preparation, _ = prepared(tmp_path / "x.csv", NUMBERED, one_hot=("kind",))
     with pytest.raises(ValueError, match="it has no rows. Pass rows as they are in the file"):
         preparation.of_rows(pd.read_csv(tmp_path / "x.csv").iloc[:0])
+
+
+NUMBERS = "".join(f"{i % 7}.5,{i % 5}.25,{i % 3}\n" for i in range(120))
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("a,b,c\nmm,kg,s\n" + NUMBERS, "; remove line 2 if it is a second header"),
+        ("a,b,c\nmm,,s\n" + NUMBERS, "; remove line 2 if it is a second header; add --missing med"),
+        (
+            "a,b\n−1,2\n3,–4.5\n",
+            "; write '-' in 'a', 'b', where another character stands for minus",
+        ),
+        ("a;b\n−1,5;2\n3;x\n", "write '-' in 'a', where another character stands for minus; add -"),
+        (
+            "a,b,c\n" + NUMBERS + "missing,2,3\n1,(null),4\n",
+            "leave the cells of 'a', 'b' empty that hold no number; add --missing median "
+            "(or --missing drop)",
+        ),
+        ("a,b\nu,v\nu,w\nu,v\n", "; add --one-hot a,b"),
+        ("a\n1\nu\nu\n2\n", r"; without these columns none is left"),
+        (
+            "s,x,t,y\nu,1,2,5\nu,,v,4\nu,3,3,6\n",
+            "; add --drop s,t --missing median (or --drop t --one-hot s --missing drop)",
+        ),
+    ],
+)
+def test_advice_mends_the_file_or_does_without_a_part_of_its_columns(tmp_path, text, advice):
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        prepared(tmp_path / "x.csv", text)

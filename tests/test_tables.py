@@ -102,7 +102,7 @@ def test_the_csv_of_a_german_excel_gives_three_clusters_by_the_command_that_the_
     assert "column 'Ort' holds 'Köln', expected a number (300 such cells)" in err[0]
     assert "there are blanks, 2 in column 'Größe', 1 in column 'Alter'" in err[0]
     advice, _, instead = err[0].partition("; add ")[2].partition(" (or ")
-    assert instead == "--one-hot Ort, --missing drop)"
+    assert instead == "--id-column Kunde --one-hot Ort --missing drop)"
     output = ["--output", tmp_path / "l.csv", "--quiet"]
     code, out, err = run("fit", path, *shlex.split(advice), *output)
     assert (code, err) == (0, [])
@@ -624,6 +624,14 @@ def test_names_with_commas_and_blanks_are_quoted_in_the_advice(tmp_path, run):
     assert run("fit", path, *shlex.split(advice))[0] == 0
 
 
+def test_both_ways_that_the_advice_names_work_when_copied(tmp_path, run):
+    rows = "u,p,1,2\nv,q,2,\n,p,3,9\nv,q,4,3\n"
+    code, _, err = run("fit", write(tmp_path / "x.csv", "s,dec,x,y\n" + rows))
+    assert code == 2
+    for advice in err[0].removesuffix(")").partition("; add ")[2].split(" (or "):
+        assert run("fit", tmp_path / "x.csv", *shlex.split(advice))[0] == 0
+
+
 def test_the_advice_drops_columns_that_are_blank_or_have_stray_text(tmp_path, run):
     path = write(tmp_path / "x.csv", "a;b;\n1;2;\n3;4;\nx;5;\n")
     code, _, err = run("fit", path)
@@ -789,7 +797,8 @@ def test_rows_with_blanks_that_the_fit_drops_have_no_label(scaled):
         assert np.isnan(shares).all()
 
 
-def test_a_file_of_incomplete_rows_is_labelled_minus_one(scaled, tmp_path, run):
+@pytest.mark.usefixtures("scaled")
+def test_a_file_of_incomplete_rows_is_labelled_minus_one(tmp_path, run):
     write(tmp_path / "new.csv", "skip,a,b\n1,,2\n1,3,\n")
     arguments = ["predict", tmp_path / "m.npz", tmp_path / "new.csv"]
     code, out, _ = run(*arguments, "--output", tmp_path / "l.csv")

@@ -35,7 +35,8 @@ from specialk_gpu.io.arrays import read_idx_array, read_npy, read_npz
 from specialk_gpu.io.matrix_market import read_matrix_market
 from specialk_gpu.io.parquet import read_parquet
 from specialk_gpu.io.text import read_delimited
-from specialk_gpu.tables.table import AsText, Table, leave_out_row_numbers, no_text, refuse_faults
+from specialk_gpu.tables.faults import refuse_faults
+from specialk_gpu.tables.table import AsText, Table, leave_out_row_numbers, no_text
 
 __all__ = ["LABEL_FORMATS", "MATRIX_FORMATS"]
 __all__ += [

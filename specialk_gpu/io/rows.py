@@ -13,6 +13,7 @@ from specialk_gpu._stages import unequal_spreads
 from specialk_gpu._warn import warn
 from specialk_gpu.io.files import is_table, named, read_matrix, read_table
 from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.faults import refuse_faults
 from specialk_gpu.tables.preparation import Preparation, Prepared
 from specialk_gpu.tables.table import (
     FEWEST_ROWS,
@@ -20,7 +21,6 @@ from specialk_gpu.tables.table import (
     leave_out_row_numbers,
     listed,
     option,
-    refuse_faults,
 )
 
 __all__ = ["read_new_rows", "read_rows"]

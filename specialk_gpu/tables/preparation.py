@@ -16,6 +16,7 @@ from scipy import sparse
 
 from specialk_gpu._warn import warn
 from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.faults import refuse_faults, told_blanks
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.scaling import median_of, scale_of
 from specialk_gpu.tables.table import (
@@ -23,8 +24,6 @@ from specialk_gpu.tables.table import (
     leave_out_row_numbers,
     listed,
     option,
-    refuse_faults,
-    told_blanks,
 )
 
 __all__ = ["Preparation", "Prepared"]
@@ -129,7 +128,7 @@ class Preparation:
         if not columns:
             msg = "no column is left to use"
             raise ValueError(msg)
-        refuse_faults(table, filled=choice.missing is not None)
+        refuse_faults(table, filled=choice.missing is not None, categories=choice.one_hot)
         own = cls(
             order=table.order,
             header=table.header,
@@ -395,7 +394,7 @@ def _are_numbers(value: Any, names: set[str]) -> bool:
 
 
 def _whole(value: str) -> str:
-    """Return a text without the ".0" of a whole number: pandas makes floats of numbers and blanks."""
+    """Return a text without the ".0" that pandas adds to 1 in a column with blanks."""
     found = re.fullmatch(r"(-?\d+)\.0+", value)
     return found[1] if found else value
 

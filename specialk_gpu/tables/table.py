@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,7 +22,7 @@ __all__ = [
     "listed",
     "option",
 ]
-__all__ += ["no_text", "refuse_faults", "told_blanks", "unique_names"]
+__all__ += ["no_text", "unique_names"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
@@ -265,72 +265,3 @@ def option(flag: str, names: Iterable[str]) -> str:
         for name in names
     ]
     return f"{flag} {shlex.quote(','.join(quoted))}"
-
-
-def told_blanks(counts: Mapping[str, int]) -> str:
-    """Return how many blanks each column has.
-
-    Parameters
-    ----------
-    counts : dict of str to int
-        The number of blanks, by the name of the column.
-
-    Returns
-    -------
-    str
-        Such as ``1 in column 'a', 2 in column 'b'``.
-    """
-    return ", ".join(f"{count} in column {name!r}" for name, count in counts.items())
-
-
-def refuse_faults(table: Table, *, filled: bool, advise: bool = True) -> None:
-    """Raise an error that lists all columns that are not numbers, and all blanks.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    filled : bool
-        Whether blanks are allowed, because they will be filled or dropped.
-    advise : bool
-        Whether the message ends with options of the command line that help.
-
-    Raises
-    ------
-    ValueError
-        If there are any.
-    """
-    wrong = {name: fault for name, fault in table.faults.items() if fault.wrong}
-    blanks = {name: f.blanks for name, f in table.faults.items() if f.blanks and name not in wrong}
-    told = []
-    for name, fault in wrong.items():
-        cells = "1 such cell" if fault.wrong == 1 else f"{fault.wrong} such cells"
-        told.append(
-            f"{fault.where}column {name!r} holds {fault.example!r}, expected a number ({cells})"
-        )
-    if blanks and not filled:
-        told.append(f"there are blanks, {told_blanks(blanks)}")
-    if not told:
-        return
-    if not advise:
-        raise ValueError("; ".join(told))
-    ids = [name for name, fault in wrong.items() if fault.distinct][:1]
-    n = table.X.shape[0]
-    empty = [name for name, count in blanks.items() if count == n]
-    drops = [name for name in (*wrong, *empty) if name not in ids]
-    groups = [
-        name
-        for name, fault in wrong.items()
-        if name not in ids and len(fault.values) <= MOST_CATEGORIES and 2 * fault.wrong > n
-    ]
-    helps = [option("--id-column", ids)] if ids else []
-    helps += [option("--drop", drops)] if drops else []
-    instead = [option("--one-hot", groups)] if groups else []
-    if len(blanks) > len(empty) and not filled:
-        helps.append("--missing median")
-        instead.append("--missing drop")
-    advice = f"add {' '.join(helps)}"
-    if instead:
-        advice += f" (or {', '.join(instead)})"
-    msg = f"{'; '.join(told)}; {advice}"
-    raise ValueError(msg)
