@@ -182,3 +182,34 @@ NUMBERS = "".join(f"{i % 7}.5,{i % 5}.25,{i % 3}\n" for i in range(120))
 def test_advice_mends_the_file_or_does_without_a_part_of_its_columns(tmp_path, text, advice):
     with pytest.raises(ValueError, match=re.escape(advice)):
         prepared(tmp_path / "x.csv", text)
+
+
+def test_blanks_of_arrays_are_filled_or_told_of(tmp_path):
+    path, X = tmp_path / "x.npy", np.array([[1, 2.0], [np.nan, 4], [3, 9]])
+    np.save(path, X)
+
+    def read(**choice):
+        return read_rows(path, Choice(**choice), key=None, header=None, graph=False)
+
+    for choice in ({}, {"scale": "standard"}):
+        with pytest.raises(ValueError, match="1 in column '1'; add --missing median .or --missing"):
+            read(**choice)
+    preparation, found = read(missing="median")
+    assert found.X.tolist() == [[1, 2], [2, 4], [3, 9]]
+    assert read_new_rows(path, preparation, key=None, header=None).X.tolist() == found.X.tolist()
+    with pytest.raises(ValueError, match="there are blanks, 1 in column '1'$"):
+        read_new_rows(path, None, key=None, header=None)
+
+
+def test_infinities_are_told_of_by_column(tmp_path):
+    path = tmp_path / "x.csv"
+    for cell in ("inf", "-1e400"):
+        with pytest.raises(
+            ValueError, match=r"x.csv: column 'b' is inf.* in data row 2; .*--drop b"
+        ):
+            prepared(path, f"a,b\n1,2\n3,{cell}\n")
+    with pytest.raises(ValueError, match="data row 1, and so are entries of 'b'$"):
+        prepared(path, "a,b\ninf,2\n3,inf\n")
+    np.save(tmp_path / "x.npy", [[1, np.inf], [2, 3]])
+    with pytest.raises(ValueError, match="column '2' is infinite"):
+        read_rows(tmp_path / "x.npy", Choice(), key=None, header=None, graph=False)

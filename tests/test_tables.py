@@ -16,7 +16,7 @@ from scipy import sparse
 from specialk_gpu import SpecialK
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.io import read_labels, read_matrix
+from specialk_gpu.io import read_labels, read_matrix, write_labels
 
 ROW_NUMBERS = "counts the rows and is left out"
 
@@ -337,6 +337,7 @@ def test_commas_and_points_in_one_file_are_refused(tmp_path):
         "7,9\n7,5\n",
     ],
 )
+@pytest.mark.filterwarnings("ignore:lines such as")  # pairs of whole numbers
 def test_a_first_row_of_numbers_that_are_no_names_is_a_row(tmp_path, text):
     assert len(read_matrix(write(tmp_path / "x.csv", text))) == text.count("\n")
 
@@ -357,6 +358,7 @@ def test_a_first_row_of_numbers_that_are_no_names_is_a_row(tmp_path, text):
         ("0\n0.5\n1.5\n", "they alone have no decimals"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:lines such as")  # pairs of whole numbers
 def test_a_first_row_of_numbers_that_could_be_names_is_asked_about(tmp_path, text, reason):
     path = write(tmp_path / "x.csv", text)
     with pytest.raises(ValueError, match=rf"{reason}; set header=True or False \(--header yes or"):
@@ -376,6 +378,7 @@ def test_a_first_row_of_numbers_that_could_be_names_is_asked_about(tmp_path, tex
         '"3","1"\n"4","2"\n',
     ],
 )
+@pytest.mark.filterwarnings("ignore:lines such as")  # pairs of whole numbers
 def test_a_first_row_that_can_only_be_numbers_is_kept(tmp_path, text):
     assert len(read_matrix(write(tmp_path / "x.csv", text))) == text.count("\n")
 
@@ -454,6 +457,12 @@ def test_different_whole_numbers_are_warned_of_and_used(tmp_path, run):
     assert json.loads((tmp_path / "s.json").read_text())["n_features"] == 2
 
 
+def test_ids_of_the_name_label_do_not_hide_the_labels(tmp_path):
+    write_labels(tmp_path / "l.csv", [1, 0], ids=["7", "8"], id_name="label")
+    assert (tmp_path / "l.csv").read_text() == "id,label\n7,1\n8,0\n"
+    assert read_labels(tmp_path / "l.csv").tolist() == [1, 0]
+
+
 def test_labels_are_read_from_a_table_that_names_them(tmp_path):
     path = write(tmp_path / "l.csv", "Kunde,label\nK1,2\nK2,0\n")
     assert read_labels(path).tolist() == [2, 0]
@@ -466,7 +475,7 @@ def test_labels_are_read_from_a_table_that_names_them(tmp_path):
     ("text", "message"),
     [
         ("class\nsetosa\nvirginica\n", "labels, line 2, column 'class' holds 'setosa'"),
-        ("label\n1\nNA\n", "labels, column 'label' holds 1 blanks"),
+        ("label\n1\nNA\n", "labels, column 'label' holds 1 blank$"),
     ],
 )
 def test_labels_that_are_no_numbers_are_refused(tmp_path, text, message):

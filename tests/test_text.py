@@ -55,11 +55,11 @@ def test_dialects_of_csv_are_read_alike(tmp_path, text):
 
 
 def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
-    path = write_text(tmp_path / "x.csv", "0,1\n5,6\n7,8\n")
+    path = write_text(tmp_path / "x.csv", "0,1\n5,6\n7,80\n")
     with pytest.raises(ValueError, match=r"its first row, 0, 1, could be names .* header=True"):
         read_matrix(path)
     assert read_matrix(path, header=False).shape == (3, 2)
-    np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6], [7, 8]])
+    np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6], [7, 80]])
     path = write_text(tmp_path / "y.csv", "id,0,1\n5,6,7\n")
     with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'id'\).*header=True"):
         read_matrix(path)
@@ -89,6 +89,24 @@ def test_text_that_is_no_matrix_is_refused_by_line_and_column(tmp_path, text, me
     path = write_text(tmp_path / "x.csv", text)
     with pytest.raises(ValueError, match=rf"x\.csv: .*{message}"):
         read_matrix(path)
+
+
+def test_one_column_of_decimal_commas_could_be_two_columns(tmp_path):
+    lines = "1,5\n2,25\n0,5\n"
+    with pytest.warns(UserWarning, match="'1,5' are read as two whole numbers: .* the line sep=;"):
+        two = read_matrix(write_text(tmp_path / "x.csv", lines))
+    assert two.tolist() == [[1, 5], [2, 25], [0, 5]]
+    one = read_matrix(write_text(tmp_path / "x.csv", "sep=;\n" + lines))
+    assert one.tolist() == [[1.5], [2.25], [0.5]]
+    for other in (lines + "-1,-5\n", lines + "7,10\n", lines + "1,2.5\n", "x,y\n" + lines):
+        read_matrix(write_text(tmp_path / "x.csv", other))  # a warning would be an error
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_byte_order_mark_is_told_of(tmp_path, encoding):
+    (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode(encoding))
+    with pytest.raises(ValueError, match="line 1 holds zero bytes.* save it as UTF-8$"):
+        read_matrix(tmp_path / "x.csv")
 
 
 AMBIGUOUS = "column 'a' holds '1,149', which can mean 1149 or 1.149: write thousands without"

@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 
 import numpy as np
 
+from specialk_gpu._warn import warn
 from specialk_gpu.io.dialect import NAMES, Dialect, dialect_of, is_blank, is_number
 from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
 
@@ -32,6 +33,7 @@ BLOCK_CELLS = 1 << 17  # cells that are converted at once
 MOST_VALUES = 10_000  # different texts of a column that are remembered
 _THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"  # 1,149: with a decimal comma, or separated thousands
 _SEPARATED = re.compile(rf"\s*[+-]?{_THOUSANDS}\s*")
+_TWO_OR_ONE = re.compile(r"[+-]?\d+,\d+")
 _SOMEWHERE = re.compile(rf"(?<![\d,]){_THOUSANDS}(?![\d,])")
 
 
@@ -55,8 +57,8 @@ def text_lines(path: Path) -> Iterator[str]:
     Raises
     ------
     ValueError
-        If the text is not UTF-8, a line is too long, or far more text comes out of a ``.gz`` file
-        than a table of that size holds.
+        If the text is not UTF-8, or holds zero bytes, as UTF-16 does, a line is too long, or far
+        more text comes out of a ``.gz`` file than a table of that size holds.
     """
     compressed = path.suffix.lower() == ".gz"
     most = MOST_OF_GZIP[0] + MOST_OF_GZIP[1] * path.stat().st_size
@@ -74,6 +76,10 @@ def text_lines(path: Path) -> Iterator[str]:
             if not line:
                 return
             total += len(line)
+            if "\0" in line:
+                msg = f"line {number} holds zero bytes, so it is not text in UTF-8, but perhaps in "
+                msg += "UTF-16; save it as UTF-8"
+                raise UnreadableError(msg)
             if len(line) > LONGEST_LINE:
                 msg = f"line {number} is longer than {LONGEST_LINE} characters"
                 raise UnreadableError(msg)
@@ -134,7 +140,10 @@ def read_delimited(
     ValueError
         If the table has no rows, or a row is too long or too short.
     """
-    dialect = dialect_of(_sample(text_lines(path)), ending, header)
+    sample = _sample(text_lines(path))
+    dialect = dialect_of(sample, ending, header)
+    if dialect.separator == "," and not dialect.header:
+        _warn_of_one_column(sample)
     skipped = dialect.skipped
     line, cells = next(_rows(text_lines(path), dialect.separator, skipped), (0, []))
     if dialect.header:
@@ -147,8 +156,7 @@ def read_delimited(
         X = _only_numbers(path, dialect, skipped)
         if X is not None and X.shape[1] == len(names):
             table = Table(X, names, names, dialect.header, unnamed)
-            blanks = np.isnan(X).sum(axis=0)
-            table.faults = {names[j]: Fault(int(blanks[j])) for j in np.flatnonzero(blanks)}
+            table.count_blanks()
             return table
     body = _rows(text_lines(path), dialect.separator, skipped)
     table = _by_cell(body, names, texts, dialect)
@@ -166,6 +174,26 @@ def _sample(lines: Iterable[str]) -> list[str]:
         if len(sample) > 1 and size > SAMPLE_SIZE:
             break
     return sample
+
+
+def _warn_of_one_column(sample: list[str]) -> None:
+    """Warn if two columns of whole numbers could be one of decimal commas: `1,5` in all lines.
+
+    Decimals end in 0 only if all have equally many.
+    """
+    lines = [line.strip() for line in sample if line.strip()]
+    decimals = [line.partition(",")[2] for line in lines]
+    padded = len(set(map(len, decimals))) == 1
+    if (
+        lines
+        and all(map(_TWO_OR_ONE.fullmatch, lines))
+        and (padded or not any(digits.endswith("0") and digits != "0" for digits in decimals))
+    ):
+        warn(
+            f"lines such as {lines[0]!r} are read as two whole numbers: if each is one number with "
+            "a decimal comma, put the line sep=; before them",
+            UserWarning,
+        )
 
 
 def _rows(lines: Iterable[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:

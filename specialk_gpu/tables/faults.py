@@ -34,7 +34,7 @@ def told_blanks(counts: Mapping[str, int]) -> str:
 def refuse_faults(
     table: Table, *, filled: bool, advise: bool = True, categories: Collection[str] = ()
 ) -> None:
-    """Raise an error that lists all columns that are not numbers, and all blanks.
+    """Raise an error that lists all columns that are not numbers, all blanks, or all infinities.
 
     Parameters
     ----------
@@ -68,6 +68,21 @@ def refuse_faults(
         told += _advice(table, wrong, blanks, filled=filled, categories=categories)
     if told:
         raise ValueError("; ".join(told))
+    if table.X.dtype.kind == "f":
+        _refuse_infinite(table, advise=advise)
+
+
+def _refuse_infinite(table: Table, *, advise: bool) -> None:
+    infinite = np.isinf(table.X)
+    wrong = [table.names[j] for j in np.flatnonzero(infinite.any(axis=0))]
+    if wrong:
+        row = int(infinite[:, table.names.index(wrong[0])].argmax()) + 1
+        msg = f"column {wrong[0]!r} is infinite, or too large for float64, in data row {row}"
+        if len(wrong) > 1:
+            msg += f", and so are entries of {listed(wrong[1:])}"
+        if advise and len(wrong) < len(table.names):
+            msg += f"; correct the file, or add {option('--drop', wrong)}"
+        raise ValueError(msg)
 
 
 def _advice(

@@ -125,6 +125,12 @@ class Table:
     faults: dict[str, Fault] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
 
+    def count_blanks(self) -> None:
+        """Count NaN in each column of numbers as blanks, which are faults of the column."""
+        if self.X.dtype.kind == "f":
+            blanks = np.isnan(self.X).sum(axis=0)
+            self.faults = {self.names[j]: Fault(int(blanks[j])) for j in np.flatnonzero(blanks)}
+
     def keep(self, names: Collection[str]) -> None:
         """Take all columns of numbers out of the table but these.
 
