@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NoReturn
 
 import numpy as np
 
 from specialk_gpu.tables.table import MOST_CATEGORIES, Fault, Table, listed, option
 
-__all__ = ["refuse_faults", "told_blanks"]
+__all__ = ["refuse_faults", "refuse_to_drop_all", "told_blanks"]
 
 FEW = 10  # one of so many cells that is no number is a slip, not what the column is
 MINUS_SIGNS = "\N{MINUS SIGN}\N{EN DASH}\N{FIGURE DASH}\N{NON-BREAKING HYPHEN}\N{HYPHEN}"
@@ -29,6 +30,28 @@ def told_blanks(counts: Mapping[str, int]) -> str:
         Such as ``1 in column 'a', 2 in column 'b'``.
     """
     return ", ".join(f"{count} in column {name!r}" for name, count in counts.items())
+
+
+def refuse_to_drop_all(empty: Collection[str]) -> NoReturn:
+    """Raise an error where each row has a blank, and rows with blanks are to be dropped.
+
+    Parameters
+    ----------
+    empty : collection of str
+        The columns that are blank throughout.
+
+    Raises
+    ------
+    ValueError
+        Always.
+    """
+    msg = "every row has a blank, so --missing drop leaves no row; "
+    if empty:
+        verb = "is" if len(empty) == 1 else "are"
+        msg += f"{listed(empty)} {verb} blank throughout: add {option('--drop', empty)}"
+    else:
+        msg += "take --missing median"
+    raise ValueError(msg)
 
 
 def refuse_faults(

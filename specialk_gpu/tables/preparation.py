@@ -16,14 +16,13 @@ from scipy import sparse
 
 from specialk_gpu._warn import warn
 from specialk_gpu.tables.choice import Choice
-from specialk_gpu.tables.faults import refuse_faults, told_blanks
+from specialk_gpu.tables.faults import refuse_faults, refuse_to_drop_all, told_blanks
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.scaling import median_of, scale_of
 from specialk_gpu.tables.table import (
     Table,
     leave_out_row_numbers,
     listed,
-    option,
 )
 
 __all__ = ["Preparation", "Prepared"]
@@ -168,14 +167,7 @@ class Preparation:
         if not blank.any():
             return None
         if blank.all() and not new:
-            empty = [name for name in self.columns if name in blanks and blanks[name].all()]
-            msg = "every row has a blank, so --missing drop leaves no row; "
-            if empty:
-                verb = "is" if len(empty) == 1 else "are"
-                msg += f"{listed(empty)} {verb} blank throughout: add {option('--drop', empty)}"
-            else:
-                msg += "take --missing median"
-            raise ValueError(msg)
+            refuse_to_drop_all([x for x in self.columns if x in blanks and blanks[x].all()])
         count = int(blank.sum())
         noun = "row with blanks is" if count == 1 else "rows with blanks are"
         warn(f"{count} {noun} left out, and labelled -1 in the labels", UserWarning)
