@@ -19,11 +19,7 @@ from specialk_gpu.tables.choice import Choice
 from specialk_gpu.tables.faults import refuse_faults, refuse_to_drop_all, told_blanks
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.scaling import median_of, scale_of
-from specialk_gpu.tables.table import (
-    Table,
-    leave_out_row_numbers,
-    listed,
-)
+from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed
 
 __all__ = ["Preparation", "Prepared"]
 
