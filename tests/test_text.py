@@ -98,6 +98,14 @@ def test_one_column_of_decimal_commas_could_be_two_columns(tmp_path):
     assert two.tolist() == [[1, 5], [2, 25], [0, 5]]
     one = read_matrix(write_text(tmp_path / "x.csv", "sep=;\n" + lines))
     assert one.tolist() == [[1.5], [2.25], [0.5]]
+    with (
+        pytest.warns(UserWarning, match="'1,5' are read as two whole numbers"),
+        pytest.warns(UserWarning, match="it holds row names"),
+    ):
+        read_matrix(write_text(tmp_path / "x.csv", "x\n" + lines))
+    with pytest.raises(ValueError, match="line 2 has 2 columns, expected 1 .*put the line sep=;"):
+        read_matrix(write_text(tmp_path / "x.csv", "x\n" + lines + "1,75\n2,5\n"))
+    assert read_matrix(write_text(tmp_path / "x.csv", "sep=;\nx\n" + lines)).shape == (3, 1)
     for other in (lines + "-1,-5\n", lines + "7,10\n", lines + "1,2.5\n", "x,y\n" + lines):
         read_matrix(write_text(tmp_path / "x.csv", other))  # a warning would be an error
 

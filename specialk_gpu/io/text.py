@@ -142,8 +142,9 @@ def read_delimited(
     """
     sample = _sample(text_lines(path))
     dialect = dialect_of(sample, ending, header)
-    if dialect.separator == "," and not dialect.header:
-        _warn_of_one_column(sample)
+    if dialect.separator == "," and (dialect.row_names or not dialect.header):
+        filled = [line.strip() for line in sample if line.strip()]
+        _warn_of_one_column(filled[int(dialect.header) :])
     skipped = dialect.skipped
     line, cells = next(_rows(text_lines(path), dialect.separator, skipped), (0, []))
     if dialect.header:
@@ -176,12 +177,11 @@ def _sample(lines: Iterable[str]) -> list[str]:
     return sample
 
 
-def _warn_of_one_column(sample: list[str]) -> None:
+def _warn_of_one_column(lines: list[str]) -> None:
     """Warn if two columns of whole numbers could be one of decimal commas: `1,5` in all lines.
 
     Decimals end in 0 only if all have equally many.
     """
-    lines = [line.strip() for line in sample if line.strip()]
     decimals = [line.partition(",")[2] for line in lines]
     padded = len(set(map(len, decimals))) == 1
     if (
@@ -299,6 +299,8 @@ def _by_cell(
                 sign = NAMES.get(dialect.separator, repr(dialect.separator))
                 msg = f"line {line} has {len(cells)} columns, expected {len(names)} (separated by "
                 msg += f"{sign})"
+                if dialect.separator == "," and len(names) == 1:
+                    msg += "; if these are decimal commas, put the line sep=; before all others"
                 raise ValueError(msg)
         lines = [line for line, _ in block]
         n_rows += len(block)
