@@ -160,6 +160,10 @@ class FittedModel(Refitting, Account):
         precomputed = self._fit_X is None
         with bk.device_of(X):
             checker, given = self._prepared(X)
+            if given is not None and not given.X.shape[0]:  # each row has a blank
+                shares = bk.xp.empty((0, self.n_clusters_))
+                votes = Votes(bk.xp.empty(0, dtype=np.int32), shares)
+                return votes.among(given.n_rows, bk.asarray(given.kept)), output_converter(X)
             given_X = X if given is None else given.X
             rows = to_backend(
                 bk, validate_input(checker, bk, given_X, precomputed=precomputed, fitted=True)
@@ -202,11 +206,13 @@ class FittedModel(Refitting, Account):
     def _prepared(self, X: Matrix) -> tuple[Any, Prepared | None]:
         """Return the rows after `preparation_`, and an estimator without names to check them by.
 
-        For a model without a preparation, these are the model itself and None.
+        For a model without a preparation, these are the model itself and None; also for an array if
+        the preparation changes nothing.
         """
         content = vars(self).get("preparation_")
         preparation = Preparation() if content is None else Preparation.from_json(content)
-        if not preparation.changes:
+        named = preparation.header and any(hasattr(X, x) for x in ("columns", "column_names"))
+        if not (preparation.changes or named):
             return self, None
         checker = type(self)()
         checker.n_features_in_ = self.n_features_in_

@@ -60,7 +60,9 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
                 yield stream
     except OSError as error:
         if error.filename is None or Path(error.filename).parent == target.parent:
-            error.filename, error.filename2 = str(path), None
+            error.filename = str(path)
+            if error.filename2 is not None:
+                del error.filename2  # None would be shown as "-> None"
         raise
 
 

@@ -264,7 +264,7 @@ def _predict(options: argparse.Namespace, _warned: list[str]) -> None:
     rows, id_name = _read_new(options, model)
     if rows.ids is not None and options.output and options.output.suffix.lower() != ".csv":
         rows.ids = None
-    labels = model.predict(rows.X)
+    labels = model.predict(rows.X) if len(rows.X) else np.empty(0, np.int32)
     if options.output:
         _write_labels(options.output, labels, rows, id_name)
     counts = np.bincount(labels, minlength=model.n_clusters_).tolist()

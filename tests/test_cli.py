@@ -360,18 +360,23 @@ def test_progress_is_for_terminals(points, caplog, monkeypatch, terminal, flags,
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
-def test_names_of_columns_are_kept_and_compared(tmp_path, capsys, ending):
+def test_names_of_columns_are_kept_and_found_in_new_files(tmp_path, capsys, ending):
     rows = np.random.default_rng(0).normal(size=(60, 2)).round(3)
     fitted, turned, model = (tmp_path / name for name in (f"a.{ending}", f"b.{ending}", "m.npz"))
     for path, names in ((fitted, ["x", "y"]), (turned, ["y", "x"])):
-        frame = pd.DataFrame(rows, columns=names)
+        frame = pd.DataFrame(rows, columns=["x", "y"])[names]
         frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
     assert main(["fit", str(fitted), "--model", str(model)]) == 0
     assert SpecialK.load(model).feature_names_in_.tolist() == ["x", "y"]
-    assert main(["predict", str(model), str(fitted)]) == 0
+    labels = SpecialK.load(model).labels_.tolist()
+    for path in (fitted, turned):
+        output = tmp_path / "labels.npy"
+        assert main(["predict", str(model), str(path), "--output", str(output)]) == 0
+        assert np.load(output).tolist() == labels
+    frame[["x"]].to_csv(tmp_path / "c.csv", index=False)
     capsys.readouterr()
-    assert main(["predict", str(model), str(turned)]) == 2
-    assert "the columns must be those of the fit, x, y, got y, x" in capsys.readouterr().err
+    assert main(["predict", str(model), str(tmp_path / "c.csv")]) == 2
+    assert "of the fit are 'x', 'y', but 'y' is not among 'x'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
 """Columns of files become numbers: blanks, categories and scales by their definitions."""
 
 import math
+import re
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from specialk_gpu._result import ScaleWarning
@@ -97,8 +99,13 @@ def test_ids_are_told_of_from_ten_rows_and_two_columns_on(tmp_path):
     ("text", "choice", "message"),
     [
         (TEXT, {"one_hot": ("kind",)}, "column 'b'.*blank|blank.*column 'b'"),
-        ("a,kind\n1,red\n2,\n", {"one_hot": ("kind",)}, "there are 1 blanks in the columns 'kind'"),
-        ("a,b\n1,\n,2\n", {"missing": "drop"}, "every row has a blank"),
+        (
+            "a,kind\n1,red\n2,\n",
+            {"one_hot": ("kind",)},
+            "blanks, 1 in column 'kind'; add --missing",
+        ),
+        ("a,b\n1,\n,2\n", {"missing": "drop"}, "every row has a blank.*take --missing median"),
+        ("a,b\n1,\n2,\n", {"missing": "drop"}, "'b' is blank throughout: add --drop b$"),
         ("a,b\n1,\n2,\n", {"missing": "median"}, "column 'b' has no number, so it has no median"),
         ("a\n1\n", {"drop": ("a",)}, "no column is left to use"),
         ("a\n1\n", {"columns": ("c",)}, "--columns names 'c', but the columns are 'a'"),
@@ -110,3 +117,99 @@ def test_ids_are_told_of_from_ten_rows_and_two_columns_on(tmp_path):
 def test_what_does_not_fit_is_refused(tmp_path, text, choice, message):
     with pytest.raises(ValueError, match=message):
         prepared(tmp_path / "x.csv", text, **choice)
+
+
+NUMBERED = "a,kind,b\n1,3,5\n2,7,5\n4,3,6\n9,7,6\n"
+
+
+@pytest.mark.parametrize("form", ["{:.0f}", "{:.1f}"])
+def test_categories_that_are_whole_numbers_match_whatever_a_blank_makes_of_them(tmp_path, form):
+    kinds = [form.format(kind) for kind in (3, 7, 3, 7)]
+    rows = [f"{a},{kind}\n" for a, kind in zip((1, 2, 4, 9), kinds, strict=True)]
+    preparation, _ = prepared(tmp_path / "x.csv", "a,kind\n" + "".join(rows), one_hot=("kind",))
+    preparation.missing = "median"
+    preparation.medians = {"a": 0.0}
+    frame = pd.DataFrame({"a": [5.0, 6, 7], "kind": [7.0, np.nan, 3]})
+    assert preparation.of_rows(frame).X.tolist() == [[5, 0, 1], [6, 0, 0], [7, 1, 0]]
+    with pytest.warns(UserWarning, match="column 'kind' holds '3.5', '8.0', which no fitted row"):
+        preparation.of_rows(frame.assign(kind=[3.5, 8.0, np.nan]))
+
+
+def test_columns_of_new_rows_are_found_by_name(tmp_path):
+    choice = {"one_hot": ("kind",), "scale": "standard"}
+    preparation, found = prepared(tmp_path / "x.csv", NUMBERED, **choice)
+    new = pd.read_csv(tmp_path / "x.csv")[["b", "kind", "a"]].assign(more="text")
+    np.testing.assert_array_equal(preparation.of_rows(new).X, found.X)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    again = read_new_rows(tmp_path / "new.csv", preparation, key=None, header=None)
+    np.testing.assert_array_equal(again.X, found.X)
+    with pytest.raises(ValueError, match="of the fit are 'a', 'kind', 'b', but 'kind' is not amo"):
+        preparation.of_rows(new.drop(columns="kind"))
+
+
+def test_no_rows_are_refused_in_one_line(tmp_path):
+    preparation, _ = prepared(tmp_path / "x.csv", NUMBERED, one_hot=("kind",))
+    with pytest.raises(ValueError, match="it has no rows. Pass rows as they are in the file"):
+        preparation.of_rows(pd.read_csv(tmp_path / "x.csv").iloc[:0])
+
+
+NUMBERS = "".join(f"{i % 7}.5,{i % 5}.25,{i % 3}\n" for i in range(120))
+
+
+@pytest.mark.parametrize(
+    ("text", "advice"),
+    [
+        ("a,b,c\nmm,kg,s\n" + NUMBERS, "; remove line 2 if it is a second header"),
+        ("a,b,c\nmm,,s\n" + NUMBERS, "; remove line 2 if it is a second header; add --missing med"),
+        (
+            "a,b\n−1,2\n3,–4.5\n",
+            "; write '-' in 'a', 'b', where another character stands for minus",
+        ),
+        ("a;b\n−1,5;2\n3;x\n", "write '-' in 'a', where another character stands for minus; add -"),
+        (
+            "a,b,c\n" + NUMBERS + "missing,2,3\n1,(null),4\n",
+            "leave the cells of 'a', 'b' empty that hold no number; add --missing median "
+            "(or --missing drop)",
+        ),
+        ("a,b\nu,v\nu,w\nu,v\n", "; add --one-hot a,b"),
+        ("a\n1\nu\nu\n2\n", r"; without these columns none is left"),
+        (
+            "s,x,t,y\nu,1,2,5\nu,,v,4\nu,3,3,6\n",
+            "; add --drop s,t --missing median (or --drop t --one-hot s --missing drop)",
+        ),
+    ],
+)
+def test_advice_mends_the_file_or_does_without_a_part_of_its_columns(tmp_path, text, advice):
+    with pytest.raises(ValueError, match=re.escape(advice)):
+        prepared(tmp_path / "x.csv", text)
+
+
+def test_blanks_of_arrays_are_filled_or_told_of(tmp_path):
+    path, X = tmp_path / "x.npy", np.array([[1, 2.0], [np.nan, 4], [3, 9]])
+    np.save(path, X)
+
+    def read(**choice):
+        return read_rows(path, Choice(**choice), key=None, header=None, graph=False)
+
+    for choice in ({}, {"scale": "standard"}):
+        with pytest.raises(ValueError, match="1 in column '1'; add --missing median .or --missing"):
+            read(**choice)
+    preparation, found = read(missing="median")
+    assert found.X.tolist() == [[1, 2], [2, 4], [3, 9]]
+    assert read_new_rows(path, preparation, key=None, header=None).X.tolist() == found.X.tolist()
+    with pytest.raises(ValueError, match="there are blanks, 1 in column '1'$"):
+        read_new_rows(path, None, key=None, header=None)
+
+
+def test_infinities_are_told_of_by_column(tmp_path):
+    path = tmp_path / "x.csv"
+    for cell in ("inf", "-1e400"):
+        with pytest.raises(
+            ValueError, match=r"x.csv: column 'b' is inf.* in data row 2; .*--drop b"
+        ):
+            prepared(path, f"a,b\n1,2\n3,{cell}\n")
+    with pytest.raises(ValueError, match="data row 1, and so are entries of 'b'$"):
+        prepared(path, "a,b\ninf,2\n3,inf\n")
+    np.save(tmp_path / "x.npy", [[1, np.inf], [2, 3]])
+    with pytest.raises(ValueError, match="column '2' is infinite"):
+        read_rows(tmp_path / "x.npy", Choice(), key=None, header=None, graph=False)

@@ -16,7 +16,7 @@ from scipy import sparse
 from specialk_gpu import SpecialK
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.io import read_labels, read_matrix
+from specialk_gpu.io import read_labels, read_matrix, write_labels
 
 ROW_NUMBERS = "counts the rows and is left out"
 
@@ -102,7 +102,7 @@ def test_the_csv_of_a_german_excel_gives_three_clusters_by_the_command_that_the_
     assert "column 'Ort' holds 'Köln', expected a number (300 such cells)" in err[0]
     assert "there are blanks, 2 in column 'Größe', 1 in column 'Alter'" in err[0]
     advice, _, instead = err[0].partition("; add ")[2].partition(" (or ")
-    assert instead == "--one-hot Ort, --missing drop)"
+    assert instead == "--id-column Kunde --one-hot Ort --missing drop)"
     output = ["--output", tmp_path / "l.csv", "--quiet"]
     code, out, err = run("fit", path, *shlex.split(advice), *output)
     assert (code, err) == (0, [])
@@ -337,6 +337,7 @@ def test_commas_and_points_in_one_file_are_refused(tmp_path):
         "7,9\n7,5\n",
     ],
 )
+@pytest.mark.filterwarnings("ignore:lines such as")  # pairs of whole numbers
 def test_a_first_row_of_numbers_that_are_no_names_is_a_row(tmp_path, text):
     assert len(read_matrix(write(tmp_path / "x.csv", text))) == text.count("\n")
 
@@ -357,6 +358,7 @@ def test_a_first_row_of_numbers_that_are_no_names_is_a_row(tmp_path, text):
         ("0\n0.5\n1.5\n", "they alone have no decimals"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:lines such as")  # pairs of whole numbers
 def test_a_first_row_of_numbers_that_could_be_names_is_asked_about(tmp_path, text, reason):
     path = write(tmp_path / "x.csv", text)
     with pytest.raises(ValueError, match=rf"{reason}; set header=True or False \(--header yes or"):
@@ -376,6 +378,7 @@ def test_a_first_row_of_numbers_that_could_be_names_is_asked_about(tmp_path, tex
         '"3","1"\n"4","2"\n',
     ],
 )
+@pytest.mark.filterwarnings("ignore:lines such as")  # pairs of whole numbers
 def test_a_first_row_that_can_only_be_numbers_is_kept(tmp_path, text):
     assert len(read_matrix(write(tmp_path / "x.csv", text))) == text.count("\n")
 
@@ -454,6 +457,12 @@ def test_different_whole_numbers_are_warned_of_and_used(tmp_path, run):
     assert json.loads((tmp_path / "s.json").read_text())["n_features"] == 2
 
 
+def test_ids_of_the_name_label_do_not_hide_the_labels(tmp_path):
+    write_labels(tmp_path / "l.csv", [1, 0], ids=["7", "8"], id_name="label")
+    assert (tmp_path / "l.csv").read_text() == "id,label\n7,1\n8,0\n"
+    assert read_labels(tmp_path / "l.csv").tolist() == [1, 0]
+
+
 def test_labels_are_read_from_a_table_that_names_them(tmp_path):
     path = write(tmp_path / "l.csv", "Kunde,label\nK1,2\nK2,0\n")
     assert read_labels(path).tolist() == [2, 0]
@@ -466,7 +475,7 @@ def test_labels_are_read_from_a_table_that_names_them(tmp_path):
     ("text", "message"),
     [
         ("class\nsetosa\nvirginica\n", "labels, line 2, column 'class' holds 'setosa'"),
-        ("label\n1\nNA\n", "labels, column 'label' holds 1 blanks"),
+        ("label\n1\nNA\n", "labels, column 'label' holds 1 blank$"),
     ],
 )
 def test_labels_that_are_no_numbers_are_refused(tmp_path, text, message):
@@ -624,6 +633,14 @@ def test_names_with_commas_and_blanks_are_quoted_in_the_advice(tmp_path, run):
     assert run("fit", path, *shlex.split(advice))[0] == 0
 
 
+def test_both_ways_that_the_advice_names_work_when_copied(tmp_path, run):
+    rows = "u,p,1,2\nv,q,2,\n,p,3,9\nv,q,4,3\n"
+    code, _, err = run("fit", write(tmp_path / "x.csv", "s,dec,x,y\n" + rows))
+    assert code == 2
+    for advice in err[0].removesuffix(")").partition("; add ")[2].split(" (or "):
+        assert run("fit", tmp_path / "x.csv", *shlex.split(advice))[0] == 0
+
+
 def test_the_advice_drops_columns_that_are_blank_or_have_stray_text(tmp_path, run):
     path = write(tmp_path / "x.csv", "a;b;\n1;2;\n3;4;\nx;5;\n")
     code, _, err = run("fit", path)
@@ -735,6 +752,8 @@ def scaled(tmp_path, run, blobs):
 FORMS = {
     "pandas": lambda frame: frame,
     "columns used": lambda frame: frame[["a", "b"]],
+    "another order": lambda frame: frame[["b", "skip", "a"]],
+    "another column": lambda frame: frame.assign(c="text"),
     "Float64": lambda frame: frame.convert_dtypes(),
     "objects": lambda frame: frame.astype(object),
     "polars": lambda frame: polars.from_dict(frame.to_dict("list")),
@@ -776,14 +795,38 @@ def test_rows_with_blanks_that_the_fit_drops_have_no_label(scaled):
     with pytest.warns(UserWarning, match=left_out):
         shares = model.predict_proba(frame)
     assert np.flatnonzero(np.isnan(shares).all(axis=1)).tolist() == [3, 9]
+    for rows in ([3], [3, 9]):
+        incomplete = frame.iloc[rows]
+        with pytest.warns(UserWarning, match="labelled -1"):
+            labels = model.predict(incomplete)
+        assert (labels.tolist(), labels.dtype) == ([-1] * len(rows), model.labels_.dtype)
+        with pytest.warns(UserWarning, match="labelled -1"):
+            shares = model.predict_proba(incomplete)
+        assert shares.shape == (len(rows), model.n_clusters_)
+        assert np.isnan(shares).all()
+
+
+@pytest.mark.usefixtures("scaled")
+def test_a_file_of_incomplete_rows_is_labelled_minus_one(tmp_path, run):
+    write(tmp_path / "new.csv", "skip,a,b\n1,,2\n1,3,\n")
+    arguments = ["predict", tmp_path / "m.npz", tmp_path / "new.csv"]
+    code, out, _ = run(*arguments, "--output", tmp_path / "l.csv")
+    assert (code, out.split("\n")[0]) == (0, "cluster 0: 0 rows")
+    assert read_labels(tmp_path / "l.csv").tolist() == [-1, -1]
+
+
+def test_columns_are_found_by_name_where_the_fit_has_changed_nothing(tmp_path, run):
+    fitted(tmp_path, run, FRAME[["a"]].assign(z=[0.5, 2, 1, 3.5]))
+    model, new = SpecialK.load(tmp_path / "m.npz"), pd.DataFrame({"a": [1.0], "z": [0.5]})
+    for frame in (new, new[["z", "a"]], new.assign(c="text"), pyarrow.table(new)):
+        assert model.predict(frame).tolist() == [model.labels_[0]]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f: f[["b", "a"]], "columns must be those of the fit, a, b, got b, a"),
-        (lambda f: f[["a"]], "columns must be those of the fit, a, b, got a"),
-        (lambda f: f.assign(c=1.5), "columns must be those of the fit, a, b, got a, b, c"),
+        (lambda f: f[["a"]], "columns of the fit are 'a', 'b', but 'b' is not among 'a'"),
+        (lambda f: f.iloc[:0], "it has no rows"),
         (lambda f: f[["a"]].to_numpy(), "expected 2 columns, as in the fit, got 1"),
         (lambda f: f.assign(a="x"), r"column 'a' holds 'x', expected a number \(300 such cells\)"),
         (lambda f: f.to_numpy()[0], r"expected a data frame or an array of .* got shape \(3,\)"),

@@ -1,6 +1,7 @@
 """Numbers in text: tables in every dialect, Matrix Market by its specification."""
 
 import gzip
+import re
 
 import numpy as np
 import pytest
@@ -54,11 +55,11 @@ def test_dialects_of_csv_are_read_alike(tmp_path, text):
 
 
 def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
-    path = write_text(tmp_path / "x.csv", "0,1\n5,6\n7,8\n")
+    path = write_text(tmp_path / "x.csv", "0,1\n5,6\n7,80\n")
     with pytest.raises(ValueError, match=r"its first row, 0, 1, could be names .* header=True"):
         read_matrix(path)
     assert read_matrix(path, header=False).shape == (3, 2)
-    np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6], [7, 8]])
+    np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6], [7, 80]])
     path = write_text(tmp_path / "y.csv", "id,0,1\n5,6,7\n")
     with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'id'\).*header=True"):
         read_matrix(path)
@@ -88,6 +89,65 @@ def test_text_that_is_no_matrix_is_refused_by_line_and_column(tmp_path, text, me
     path = write_text(tmp_path / "x.csv", text)
     with pytest.raises(ValueError, match=rf"x\.csv: .*{message}"):
         read_matrix(path)
+
+
+def test_one_column_of_decimal_commas_could_be_two_columns(tmp_path):
+    lines = "1,5\n2,25\n0,5\n"
+    with pytest.warns(UserWarning, match="'1,5' are read as two whole numbers: .* the line sep=;"):
+        two = read_matrix(write_text(tmp_path / "x.csv", lines))
+    assert two.tolist() == [[1, 5], [2, 25], [0, 5]]
+    one = read_matrix(write_text(tmp_path / "x.csv", "sep=;\n" + lines))
+    assert one.tolist() == [[1.5], [2.25], [0.5]]
+    with (
+        pytest.warns(UserWarning, match="'1,5' are read as two whole numbers"),
+        pytest.warns(UserWarning, match="it holds row names"),
+    ):
+        read_matrix(write_text(tmp_path / "x.csv", "x\n" + lines))
+    with pytest.raises(ValueError, match="line 2 has 2 columns, expected 1 .*put the line sep=;"):
+        read_matrix(write_text(tmp_path / "x.csv", "x\n" + lines + "1,75\n2,5\n"))
+    assert read_matrix(write_text(tmp_path / "x.csv", "sep=;\nx\n" + lines)).shape == (3, 1)
+    for other in (lines + "-1,-5\n", lines + "7,10\n", lines + "1,2.5\n", "x,y\n" + lines):
+        read_matrix(write_text(tmp_path / "x.csv", other))  # a warning would be an error
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_byte_order_mark_is_told_of(tmp_path, encoding):
+    (tmp_path / "x.csv").write_bytes("a,b\n1,2\n".encode(encoding))
+    with pytest.raises(ValueError, match="line 1 holds zero bytes.* save it as UTF-8$"):
+        read_matrix(tmp_path / "x.csv")
+
+
+AMBIGUOUS = "column 'a' holds '1,149', which can mean 1149 or 1.149: write thousands without"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\tz\n1,149\t3\n994\t5\n1,111\t0\n990\t2\n", AMBIGUOUS),
+        ("a\tz\n1,149\t3\n1,111\t5\n", AMBIGUOUS),
+        ("a\tz\n1,149\t0,5\n994\t5\n", AMBIGUOUS),
+        ("a\tz\n3\t0\n-1,149\t0\n", "holds '-1,149', which can mean -1149 or -1.149: write"),
+        ("a\tz\n1,149\t3\n1,149,000\t5\n", "holds '1,149,000', which means 1149000: write"),
+        ("a\tz\n1,149\t3.5\n994\t5.5\n", "'3.5'; write decimals with points, and thousands"),
+    ],
+)
+@pytest.mark.parametrize("separator", ["\t", ";"])
+def test_commas_that_could_separate_thousands_are_asked_about(tmp_path, text, message, separator):
+    path = write_text(tmp_path / "x.tsv", text.replace("\t", separator))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_matrix(path)
+
+
+@pytest.mark.parametrize("value", ["0,149", "1,14", "11,1490", "1,149e0", ",149"])
+def test_one_comma_that_cannot_separate_thousands_makes_all_of_a_column_decimal(tmp_path, value):
+    path = write_text(tmp_path / "x.tsv", f"a\tz\n1,149\t3\n994\t5\n{value}\t7\n")
+    expected = [1.149, 994, float(value.replace(",", "."))]
+    assert read_matrix(path)[:, 0].tolist() == expected
+
+
+def test_decimal_commas_elsewhere_make_commas_decimal_beside_small_numbers(tmp_path):
+    path = write_text(tmp_path / "x.csv", "a;z\n1,149;0,5\n99;2\n-2,001;3\n")
+    assert read_matrix(path).tolist() == [[1.149, 0.5], [99, 2], [-2.001, 3]]
 
 
 @pytest.mark.parametrize("name", ["w.mtx", "w.mtx.gz"])

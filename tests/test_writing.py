@@ -20,6 +20,27 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
+def test_an_error_without_a_file_names_the_target_alone(tmp_path):
+    path = tmp_path / "x.txt"
+
+    def fill():
+        with replacing(path):
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises(OSError, match="No space") as caught:
+        fill()
+    assert str(caught.value) == f"[Errno 28] No space left on device: {str(path)!r}"
+
+
+def test_a_file_that_cannot_take_its_place_names_the_target_alone(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    monkeypatch.setattr(_writing.Path, "replace", lambda old, new: old.rename(new / "in a file"))
+    path.write_text("old")
+    with pytest.raises(OSError, match="x.txt") as caught:
+        write_text(path, "new")
+    assert str(caught.value).endswith(f": {str(path)!r}")
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_what_goes_wrong_within_leaves_the_old_file_and_nothing_else(tmp_path, error):
     path = tmp_path / "x.txt"
@@ -53,6 +74,7 @@ def test_a_folder_that_does_not_exist_is_told_of_by_the_name_of_the_target(tmp_p
     with pytest.raises(FileNotFoundError) as caught:
         write_text(tmp_path / "no" / "x.txt", "a")
     assert caught.value.filename == str(tmp_path / "no" / "x.txt")
+    assert str(caught.value).endswith(f": {str(tmp_path / 'no' / 'x.txt')!r}")
 
 
 @POSIX

@@ -35,7 +35,8 @@ from specialk_gpu.io.arrays import read_idx_array, read_npy, read_npz
 from specialk_gpu.io.matrix_market import read_matrix_market
 from specialk_gpu.io.parquet import read_parquet
 from specialk_gpu.io.text import read_delimited
-from specialk_gpu.tables.table import AsText, Table, leave_out_row_numbers, no_text, refuse_faults
+from specialk_gpu.tables.faults import refuse_faults
+from specialk_gpu.tables.table import AsText, Table, leave_out_row_numbers, no_text
 
 __all__ = ["LABEL_FORMATS", "MATRIX_FORMATS"]
 __all__ += [
@@ -102,7 +103,7 @@ def read_matrix(
             return found
         if is_table(Path(path)):
             leave_out_row_numbers(found, ())
-        refuse_faults(found, filled=False)
+            refuse_faults(found, filled=False)
         return found.X
 
 
@@ -203,7 +204,8 @@ def read_labels(
             if "label" in labels.names:
                 labels.keep(["label"])
             for name, fault in labels.faults.items():
-                got = repr(fault.example) if fault.wrong else f"{fault.blanks} blanks"
+                blanks = "1 blank" if fault.blanks == 1 else f"{fault.blanks} blanks"
+                got = repr(fault.example) if fault.wrong else blanks
                 msg = f"expected integer labels, {fault.where}column {name!r} holds {got}"
                 raise ValueError(msg)
             labels = labels.X
@@ -240,7 +242,7 @@ def write_labels(
     ids : sequence of str, optional
         The ids of the rows, to write them beside the labels. Only for ``.csv``.
     id_name : str
-        The name of the column of ids.
+        The name of the column of ids; "label", the name of the other column, becomes "id".
 
     Raises
     ------
@@ -267,7 +269,7 @@ def write_labels(
             np.savetxt(stream, labels, fmt="%d", header="label", comments="")
         else:
             writer = csv.writer(codecs.getwriter("utf-8")(stream), lineterminator="\n")
-            writer.writerow([id_name, "label"])
+            writer.writerow(["id" if id_name == "label" else id_name, "label"])
             writer.writerows(zip(ids, labels.tolist(), strict=True))
 
 

@@ -11,16 +11,17 @@ from scipy import sparse
 from specialk_gpu._result import ScaleWarning
 from specialk_gpu._stages import unequal_spreads
 from specialk_gpu._warn import warn
-from specialk_gpu.io.files import is_table, named, read_matrix, read_table
+from specialk_gpu.io.files import is_table, named, read_table
 from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.faults import refuse_faults
 from specialk_gpu.tables.preparation import Preparation, Prepared
 from specialk_gpu.tables.table import (
     FEWEST_ROWS,
     Table,
     leave_out_row_numbers,
     listed,
+    no_text,
     option,
-    refuse_faults,
 )
 
 __all__ = ["read_new_rows", "read_rows"]
@@ -65,13 +66,18 @@ def read_rows(
                 msg = "a sparse matrix has no columns to choose or to scale"
                 raise ValueError(msg)
             return None, _as_it_is(table)
-        if not is_table(path) and not choice:
-            return None, _as_it_is(table.X)
+        if not is_table(path):
+            if graph:  # checked as a graph
+                return None, _as_it_is(table.X)
+            table.count_blanks()
+            if not choice:
+                refuse_faults(table, filled=False)
+                return None, _as_it_is(table.X)
         table.keep(choice.used(table.order))
         if is_table(path):
             leave_out_row_numbers(table, choice.named)
         if graph:
-            refuse_faults(table, filled=False)
+            refuse_faults(table, filled=False, advise=False)
             return None, _as_it_is(table.X)
         preparation, prepared = Preparation.fit(table, choice)
         if is_table(path):
@@ -110,9 +116,16 @@ def read_new_rows(
         As in `read_matrix`; also if the columns are not those of the fit.
     """
     with named(path):
+        as_text = no_text if preparation is None else preparation.as_text
+        table = read_table(path, key=key, header=header, as_text=as_text)
+        if isinstance(table, Table) and not is_table(path):
+            table.count_blanks()
         if preparation is None:
-            return _as_it_is(read_matrix(path, key=key, header=header))
-        table = read_table(path, key=key, header=header, as_text=preparation.as_text)
+            if isinstance(table, Table):
+                if is_table(path):
+                    leave_out_row_numbers(table, ())
+                refuse_faults(table, filled=False, advise=False)
+            return _as_it_is(table.X if isinstance(table, Table) else table)
         if not isinstance(table, Table):
             msg = "expected rows of features as in the fit, got a sparse matrix"
             raise ValueError(msg)  # noqa: TRY004 - about a file

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import gzip
 import itertools
+import re
 import warnings
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any, TextIO, cast
 
 import numpy as np
 
+from specialk_gpu._warn import warn
 from specialk_gpu.io.dialect import NAMES, Dialect, dialect_of, is_blank, is_number
 from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
 
@@ -29,6 +31,10 @@ SAMPLE_LINES = 200
 SAMPLE_SIZE = 1 << 20
 BLOCK_CELLS = 1 << 17  # cells that are converted at once
 MOST_VALUES = 10_000  # different texts of a column that are remembered
+_THOUSANDS = r"[1-9]\d{0,2}(?:,\d{3})+"  # 1,149: with a decimal comma, or separated thousands
+_SEPARATED = re.compile(rf"\s*[+-]?{_THOUSANDS}\s*")
+_TWO_OR_ONE = re.compile(r"[+-]?\d+,\d+")
+_SOMEWHERE = re.compile(rf"(?<![\d,]){_THOUSANDS}(?![\d,])")
 
 
 class UnreadableError(ValueError):
@@ -51,8 +57,8 @@ def text_lines(path: Path) -> Iterator[str]:
     Raises
     ------
     ValueError
-        If the text is not UTF-8, a line is too long, or far more text comes out of a ``.gz`` file
-        than a table of that size holds.
+        If the text is not UTF-8, or holds zero bytes, as UTF-16 does, a line is too long, or far
+        more text comes out of a ``.gz`` file than a table of that size holds.
     """
     compressed = path.suffix.lower() == ".gz"
     most = MOST_OF_GZIP[0] + MOST_OF_GZIP[1] * path.stat().st_size
@@ -70,6 +76,10 @@ def text_lines(path: Path) -> Iterator[str]:
             if not line:
                 return
             total += len(line)
+            if "\0" in line:
+                msg = f"line {number} holds zero bytes, so it is not text in UTF-8, but perhaps in "
+                msg += "UTF-16; save it as UTF-8"
+                raise UnreadableError(msg)
             if len(line) > LONGEST_LINE:
                 msg = f"line {number} is longer than {LONGEST_LINE} characters"
                 raise UnreadableError(msg)
@@ -130,7 +140,11 @@ def read_delimited(
     ValueError
         If the table has no rows, or a row is too long or too short.
     """
-    dialect = dialect_of(_sample(text_lines(path)), ending, header)
+    sample = _sample(text_lines(path))
+    dialect = dialect_of(sample, ending, header)
+    if dialect.separator == "," and (dialect.row_names or not dialect.header):
+        filled = [line.strip() for line in sample if line.strip()]
+        _warn_of_one_column(filled[int(dialect.header) :])
     skipped = dialect.skipped
     line, cells = next(_rows(text_lines(path), dialect.separator, skipped), (0, []))
     if dialect.header:
@@ -143,8 +157,7 @@ def read_delimited(
         X = _only_numbers(path, dialect, skipped)
         if X is not None and X.shape[1] == len(names):
             table = Table(X, names, names, dialect.header, unnamed)
-            blanks = np.isnan(X).sum(axis=0)
-            table.faults = {names[j]: Fault(int(blanks[j])) for j in np.flatnonzero(blanks)}
+            table.count_blanks()
             return table
     body = _rows(text_lines(path), dialect.separator, skipped)
     table = _by_cell(body, names, texts, dialect)
@@ -162,6 +175,25 @@ def _sample(lines: Iterable[str]) -> list[str]:
         if len(sample) > 1 and size > SAMPLE_SIZE:
             break
     return sample
+
+
+def _warn_of_one_column(lines: list[str]) -> None:
+    """Warn if two columns of whole numbers could be one of decimal commas: `1,5` in all lines.
+
+    Decimals end in 0 only if all have equally many.
+    """
+    decimals = [line.partition(",")[2] for line in lines]
+    padded = len(set(map(len, decimals))) == 1
+    if (
+        lines
+        and all(map(_TWO_OR_ONE.fullmatch, lines))
+        and (padded or not any(digits.endswith("0") and digits != "0" for digits in decimals))
+    ):
+        warn(
+            f"lines such as {lines[0]!r} are read as two whole numbers: if each is one number with "
+            "a decimal comma, put the line sep=; before them",
+            UserWarning,
+        )
 
 
 def _rows(lines: Iterable[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
@@ -192,8 +224,8 @@ def _only_numbers(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | No
 
 
 def _with_points(line: str) -> str:
-    if "." in line:
-        msg = "decimal commas and points are mixed"
+    if "." in line or _SOMEWHERE.search(line):
+        msg = "decimal commas and points are mixed, or commas could separate thousands"
         raise ValueError(msg)
     return line.replace(",", ".")
 
@@ -205,7 +237,9 @@ class _Column:
     blocks: list[np.ndarray] = field(default_factory=list)
     fault: Fault = field(default_factory=Fault)
     comma: str = ""  # the first cell with a decimal comma
+    thousands: str = ""  # the first whose commas could separate thousands
     point: str = ""
+    large: bool = False  # whether a number without a comma is 100 at least
 
     def add(self, cells: tuple[str, ...], lines: list[int], *, commas: bool) -> None:
         """Convert cells to numbers, and count those that are none."""
@@ -222,6 +256,7 @@ class _Column:
             )
         else:
             self.fault.blanks += int(np.isnan(values).sum())
+            self.large = self.large or bool((np.abs(values) >= 100).any())
         self.blocks.append(values)
 
     def _number(self, cell: str, line: int, *, commas: bool) -> float:
@@ -229,7 +264,12 @@ class _Column:
             self.fault.blanks += 1
             return np.nan
         if is_number(cell):
+            self.large = self.large or abs(float(cell)) >= 100
             return float(cell)
+        if commas and _SEPARATED.fullmatch(cell):
+            if not self.thousands or self.thousands.count(",") < cell.count(","):
+                self.thousands = cell
+            return float(cell.replace(",", ".", 1).replace(",", ""))
         if commas and is_number(cell, comma=True):
             self.comma = self.comma or cell
             return float(cell.replace(",", "."))
@@ -259,6 +299,8 @@ def _by_cell(
                 sign = NAMES.get(dialect.separator, repr(dialect.separator))
                 msg = f"line {line} has {len(cells)} columns, expected {len(names)} (separated by "
                 msg += f"{sign})"
+                if dialect.separator == "," and len(names) == 1:
+                    msg += "; if these are decimal commas, put the line sep=; before all others"
                 raise ValueError(msg)
         lines = [line for line, _ in block]
         n_rows += len(block)
@@ -270,7 +312,7 @@ def _by_cell(
     if not n_rows:
         msg = "it holds no data"
         raise ValueError(msg)
-    _refuse_mixed_decimals(columns)
+    _refuse_unclear_commas(columns)
     X = np.empty((n_rows, len(columns)))
     for j, column in enumerate(columns.values()):
         X[:, j] = np.concatenate(column.blocks)
@@ -286,13 +328,30 @@ def _by_cell(
     return Table(X, list(columns), names, text=text, faults=faults)
 
 
-def _refuse_mixed_decimals(columns: dict[str, _Column]) -> None:
+def _refuse_unclear_commas(columns: dict[str, _Column]) -> None:
+    """Raise a ValueError if commas are decimal commas beside points, or may separate thousands.
+
+    In a column in which each comma could separate thousands, they are decimal commas only if other
+    columns have decimal commas, and the column has no number from 100 on without a comma.
+    """
     numbers = {name: column for name, column in columns.items() if not column.fault.wrong}
-    commas = [(name, column.comma) for name, column in numbers.items() if column.comma]
+    commas = [(name, c.comma or c.thousands) for name, c in numbers.items()]
+    commas = [(name, cell) for name, cell in commas if cell]
     points = [(name, column.point) for name, column in numbers.items() if column.point]
     if commas and points:
         msg = (
             f"it mixes decimal commas and points: column {commas[0][0]!r} holds {commas[0][1]!r}, "
-            f"column {points[0][0]!r} holds {points[0][1]!r}"
+            f"column {points[0][0]!r} holds {points[0][1]!r}; write decimals with points, and "
+            "thousands without a separator"
         )
         raise ValueError(msg)
+    decimals = any(column.comma for column in numbers.values())
+    for name, column in numbers.items():
+        cell = column.thousands.strip()
+        several = cell.count(",") > 1
+        if cell and (several or not (column.comma or (decimals and not column.large))):
+            whole = cell.replace(",", "")
+            read = f"means {whole}" if several else f"can mean {whole} or {cell.replace(',', '.')}"
+            msg = f"column {name!r} holds {cell!r}, which {read}: write thousands without a "
+            msg += "separator, and decimals with points"
+            raise ValueError(msg)

@@ -6,6 +6,7 @@ columns, the fitted medians, the fitted scale and the fitted categories.
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
@@ -15,9 +16,10 @@ from scipy import sparse
 
 from specialk_gpu._warn import warn
 from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.faults import refuse_faults, refuse_to_drop_all, told_blanks
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.scaling import median_of, scale_of
-from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed, refuse_faults
+from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed
 
 __all__ = ["Preparation", "Prepared"]
 
@@ -121,7 +123,7 @@ class Preparation:
         if not columns:
             msg = "no column is left to use"
             raise ValueError(msg)
-        refuse_faults(table, filled=choice.missing is not None)
+        refuse_faults(table, filled=choice.missing is not None, categories=choice.one_hot)
         own = cls(
             order=table.order,
             header=table.header,
@@ -131,7 +133,7 @@ class Preparation:
             missing=choice.missing,
             scale=choice.scale,
         )
-        kept = own._rows_to_keep(table)
+        kept = own._rows_to_keep(table, new=False)
         X = table.X if kept is None else table.X[kept]
         for name in choice.one_hot:
             own.one_hot[name] = sorted({x for x in _of_rows(table.text[name], kept) if x})
@@ -142,25 +144,26 @@ class Preparation:
                 own.center[name], own.width[name] = scale_of(X[:, j], name, choice.scale)
         return own, own._apply(table, kept)
 
-    def _rows_to_keep(self, table: Table) -> np.ndarray | None:
-        """Return the rows without blanks if those with blanks are to be dropped."""
-        texts = [table.text[name] for name in table.text if name in self.columns]
-        blank = np.zeros(table.X.shape[0], bool)
-        for column in texts:
-            blank |= np.array([not cell for cell in column], bool)
-        if self.missing is None and blank.any():
-            msg = f"there are {blank.sum()} blanks in the columns {listed(table.text)}; "
-            msg += "add --missing median (no category), or --missing drop"
-            raise ValueError(msg)
+    def _rows_to_keep(self, table: Table, *, new: bool) -> np.ndarray | None:
+        """Return the rows without blanks if those with blanks are to be dropped.
+
+        Of new rows none may be left; a fit needs some.
+        """
+        texts = [name for name in table.text if name in self.columns]
+        blanks = {name: np.array([not x for x in table.text[name]], bool) for name in texts}
+        counts = {name: int(blank.sum()) for name, blank in blanks.items() if blank.any()}
+        if self.missing is None and counts:
+            msg = f"there are blanks, {told_blanks(counts)}"
+            raise ValueError(msg if new else f"{msg}; add --missing median (or --missing drop)")
         if self.missing != "drop":
             return None
         if table.X.dtype.kind == "f":
-            blank |= np.isnan(table.X).any(axis=1)
+            blanks |= dict(zip(table.names, np.isnan(table.X).T, strict=True))
+        blank = np.any(list(blanks.values()), axis=0) if blanks else np.zeros(0, bool)
         if not blank.any():
             return None
-        if blank.all():
-            msg = "every row has a blank, so --missing drop leaves no row"
-            raise ValueError(msg)
+        if blank.all() and not new:
+            refuse_to_drop_all([x for x in self.columns if x in blanks and blanks[x].all()])
         count = int(blank.sum())
         noun = "row with blanks is" if count == 1 else "rows with blanks are"
         warn(f"{count} {noun} left out, and labelled -1 in the labels", UserWarning)
@@ -185,8 +188,11 @@ class Preparation:
             If the columns are not those of the fit, or are not numbers.
         """
         self._match(table)
+        if not table.X.shape[0]:
+            msg = "it has no rows"
+            raise ValueError(msg)
         refuse_faults(table, filled=self.missing is not None, advise=False)
-        return self._apply(table, self._rows_to_keep(table))
+        return self._apply(table, self._rows_to_keep(table, new=True))
 
     def of_rows(self, X: Any) -> Prepared:
         """Prepare rows in memory as the fitted table was.
@@ -230,12 +236,16 @@ class Preparation:
             table.faults = {new[name]: fault for name, fault in table.faults.items()}
             table.text = {new[name]: cells for name, cells in table.text.items()}
             table.order = list(own)
-        given = [n for n in table.order if n not in (*self.left_out, *table.left_out)]
-        if given != self.columns:
-            msg = f"the columns must be those of the fit, {', '.join(self.columns)}, got "
-            msg += ", ".join(given)
+        absent = [name for name in self.columns if name not in table.order]
+        if absent:
+            msg = f"the columns of the fit are {listed(self.columns)}, but {listed(absent)} "
+            msg += f"{'is' if len(absent) == 1 else 'are'} not among {listed(table.order)}"
             raise ValueError(msg)
         table.keep(self.columns)
+        numbers = [name for name in self.columns if name in table.names]
+        if numbers != table.names:
+            table.X = table.X[:, [table.names.index(name) for name in numbers]]
+            table.names = numbers
 
     def as_text(self, order: list[str], *, header: bool) -> list[str]:
         """Return which columns of new rows are to be read as text.
@@ -284,7 +294,12 @@ class Preparation:
                 names.append(name)
                 blocks.append(np.asarray(X[:, [table.names.index(name)]], dtype=np.float64))
                 continue
-            values, categories = _of_rows(table.text[name], kept), self.one_hot[name]
+            categories = self.one_hot[name]
+            alike = {_whole(category): category for category in categories}
+            values = [
+                value if value in categories else alike.get(_whole(value), value)
+                for value in _of_rows(table.text[name], kept)
+            ]
             unknown = sorted({value for value in values if value and value not in categories})
             if unknown:
                 warn(
@@ -293,7 +308,8 @@ class Preparation:
                     UserWarning,
                 )
             names += [f"{name}={category}" for category in categories]
-            blocks.append(np.array([[v == c for c in categories] for v in values], np.float64))
+            block = np.array([[v == c for c in categories] for v in values], np.float64)
+            blocks.append(block.reshape(len(values), len(categories)))
         return names, np.hstack(blocks)
 
     def to_json(self) -> dict[str, Any]:
@@ -363,6 +379,12 @@ def _are_numbers(value: Any, names: set[str]) -> bool:
         and all(isinstance(number, (int, float)) for number in value.values())
         and all(abs(number) <= sys.float_info.max for number in value.values())
     )
+
+
+def _whole(value: str) -> str:
+    """Return a text without the ".0" that pandas adds to 1 in a column with blanks."""
+    found = re.fullmatch(r"(-?\d+)\.0+", value)
+    return found[1] if found else value
 
 
 def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:

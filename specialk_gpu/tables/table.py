@@ -22,7 +22,7 @@ __all__ = [
     "listed",
     "option",
 ]
-__all__ += ["no_text", "refuse_faults", "unique_names"]
+__all__ += ["no_text", "unique_names"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
@@ -124,6 +124,12 @@ class Table:
     text: dict[str, list[str]] = field(default_factory=dict)
     faults: dict[str, Fault] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+
+    def count_blanks(self) -> None:
+        """Count NaN in each column of numbers as blanks, which are faults of the column."""
+        if self.X.dtype.kind == "f":
+            blanks = np.isnan(self.X).sum(axis=0)
+            self.faults = {self.names[j]: Fault(int(blanks[j])) for j in np.flatnonzero(blanks)}
 
     def keep(self, names: Collection[str]) -> None:
         """Take all columns of numbers out of the table but these.
@@ -265,57 +271,3 @@ def option(flag: str, names: Iterable[str]) -> str:
         for name in names
     ]
     return f"{flag} {shlex.quote(','.join(quoted))}"
-
-
-def refuse_faults(table: Table, *, filled: bool, advise: bool = True) -> None:
-    """Raise an error that lists all columns that are not numbers, and all blanks.
-
-    Parameters
-    ----------
-    table : Table
-        The table.
-    filled : bool
-        Whether blanks are allowed, because they will be filled or dropped.
-    advise : bool
-        Whether the message ends with options of the command line that help.
-
-    Raises
-    ------
-    ValueError
-        If there are any.
-    """
-    wrong = {name: fault for name, fault in table.faults.items() if fault.wrong}
-    blanks = {name: f.blanks for name, f in table.faults.items() if f.blanks and name not in wrong}
-    told = []
-    for name, fault in wrong.items():
-        cells = "1 such cell" if fault.wrong == 1 else f"{fault.wrong} such cells"
-        told.append(
-            f"{fault.where}column {name!r} holds {fault.example!r}, expected a number ({cells})"
-        )
-    if blanks and not filled:
-        counts = ", ".join(f"{count} in column {name!r}" for name, count in blanks.items())
-        told.append(f"there are blanks, {counts}")
-    if not told:
-        return
-    if not advise:
-        raise ValueError("; ".join(told))
-    ids = [name for name, fault in wrong.items() if fault.distinct][:1]
-    n = table.X.shape[0]
-    empty = [name for name, count in blanks.items() if count == n]
-    drops = [name for name in (*wrong, *empty) if name not in ids]
-    groups = [
-        name
-        for name, fault in wrong.items()
-        if name not in ids and len(fault.values) <= MOST_CATEGORIES and 2 * fault.wrong > n
-    ]
-    helps = [option("--id-column", ids)] if ids else []
-    helps += [option("--drop", drops)] if drops else []
-    instead = [option("--one-hot", groups)] if groups else []
-    if len(blanks) > len(empty) and not filled:
-        helps.append("--missing median")
-        instead.append("--missing drop")
-    advice = f"add {' '.join(helps)}"
-    if instead:
-        advice += f" (or {', '.join(instead)})"
-    msg = f"{'; '.join(told)}; {advice}"
-    raise ValueError(msg)
