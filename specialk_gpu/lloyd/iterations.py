@@ -86,10 +86,9 @@ def lloyd(
     inertias = np.full(sizes.size, np.inf)  # of the last iteration of each run
     limit, active = np.broadcast_to(max_iter, sizes.size), np.arange(sizes.size)
     best, winner, n_iter = goals.copy(), np.full(ks.size, -1), np.zeros(ks.size, dtype=np.int64)
-    converged = np.zeros(ks.size, dtype=bool)
     left_centers = xp.zeros(centers.shape)  # of all runs, at their ends
     labels = xp.empty((ks.size, points.X.shape[0]), dtype=np.int32)  # of the winners
-    total = points.sq_norms.sum()  # scale of the rounding error of an inertia
+    converged, total = np.zeros(ks.size, dtype=bool), points.sq_norms.sum()  # scale of rounding
     for i in range(1, int(limit.max()) + 1):
         check()
         now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
@@ -130,8 +129,7 @@ def lloyd(
         centers, last = now.means, now.last
         if stopped.size:
             active = active[going]
-            last = None if last is None else last.of(stay)
-            centers = centers[stay][:, : sizes[active].max()]
+            last, centers = last.of(stay), centers[stay][:, : sizes[active].max()]
     new = np.flatnonzero(winner >= 0)
     none = np.zeros((new.size, 0), dtype=bool)
     found = Found(ks[new], labels, left_centers, none, best[new], n_iter[new], converged[new])
