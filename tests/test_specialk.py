@@ -421,7 +421,7 @@ def test_caller_keeps_the_same_bytes(bk, order, affinity):
         ("criterion", "gap", "a str among .*'zz_top'"),
         ("stopping", "last", "a str among .*'watershed'"),
         ("n_pairs", 0, r"an int in the range \[1, inf\) or None"),
-        ("n_init", 0, r"an int in the range \[1, inf\)"),
+        ("n_init", 0, r"an int in the range \[1, 2147483647\]"),
         ("eigen_solver", "arpack", "a str among .*'lanczos'"),
         ("tol", 0, r"a float in the range \(0.0, inf\)"),
         ("backend", "tpu", "a str among .*'cuda'"),
