@@ -192,7 +192,7 @@ class _Display:
 
     def show(self, stage: str, done: int, total: int) -> None:
         """Show that `done` of `total` parts of a stage are done."""
-        raise NotImplementedError
+        raise NotImplementedError  # each display has its own
 
     def close(self) -> None:
         """End the display."""

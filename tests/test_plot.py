@@ -173,7 +173,7 @@ def test_levels_have_a_circle_for_each_cluster(criterion):
     )
     assert len(ax.lines) == joined
     inside = next(c for c in ax.collections if len(c.get_offsets()) == 3)
-    np.testing.assert_allclose(inside.get_facecolor(), plot._colors(3))
+    np.testing.assert_allclose(inside.get_facecolor(), plot.cluster_colors(3))
     with pytest.raises(ValueError, match="max_clusters must lie between 1 and"):
         plot.levels(model, max_clusters=300)
 

@@ -103,6 +103,7 @@ def summary_of_column(name: str, column: Any, labels: np.ndarray, k: int) -> Col
     counts = np.bincount(labels, minlength=k)
     compare = _numbers if values.dtype.kind == "f" else _categories
     found = compare(values, labels, counts)
+    # `found` has the fields in between; its type does not say how many they are
     return ColumnSummary(name, values.dtype.kind == "f", *found, blanks)  # type: ignore[call-arg]
 
 

@@ -12,8 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend.typing import Matrix
-from specialk_gpu.inspection.axes import axes_or_new as _axes
-from specialk_gpu.inspection.axes import cluster_colors as _colors
+from specialk_gpu.inspection.axes import axes_or_new, cluster_colors
 from specialk_gpu.inspection.diagnostics import (
     LN10,
     images,
@@ -56,7 +55,7 @@ def path(model: Fitted, ax: Axes | None = None) -> Axes:
         The axes that were drawn on.
     """
     check_is_fitted(model)
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     steps = [step for step in model.path_ if step.pair is not None]
     ks = np.array([step.k for step in steps])
     log10_p = np.array([step.log_p for step in steps]) / LN10
@@ -103,7 +102,7 @@ def spectrum(model: Fitted, ax: Axes | None = None) -> Axes:
         The axes that were drawn on.
     """
     check_is_fitted(model)
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     values = on_host(model.eigenvalues_)
     number = np.arange(1, values.size + 1)
     for mask, color, name in ((values >= 0, "C0", "positive"), (values < 0, "C3", "negative")):
@@ -131,9 +130,9 @@ def cluster_sizes(model: Fitted, ax: Axes | None = None) -> Axes:
         The axes that were drawn on.
     """
     check_is_fitted(model)
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     sizes = sizes_of_clusters(model)[0]
-    bars = ax.bar(np.arange(sizes.size), sizes, color=_colors(sizes.size))
+    bars = ax.bar(np.arange(sizes.size), sizes, color=cluster_colors(sizes.size))
     if sizes.size <= 20:
         ax.bar_label(bars)
     ax.set(xlabel="cluster", ylabel="rows")
@@ -165,7 +164,7 @@ def pairs(model: Fitted, ax: Axes | None = None, *, k: int | None = None) -> Axe
     """
     check_is_fitted(model)
     matrix = pair_matrix(model, k)
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     floor = FLOOR["zz_top"]
     image = ax.imshow(np.maximum(matrix, floor), cmap="viridis_r", vmin=floor, vmax=0)
     n = len(matrix)
@@ -207,7 +206,7 @@ def embedding(
         The axes that were drawn on.
     """
     check_is_fitted(model)
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     labels = on_host(model.labels_)
     names = "xy"
     if max_points < 1:
@@ -220,7 +219,7 @@ def embedding(
         msg = f"points must have shape {(labels.size, 2)}, got {points.shape}."
         raise ValueError(msg)
     step = max(1, -(-labels.size // max_points))
-    colors = _colors(model.n_clusters_)
+    colors = cluster_colors(model.n_clusters_)
     outliers = points[::step][labels[::step] < 0]
     if outliers.size:
         ax.scatter(*outliers.T, s=6, color="0.6", label="outlier", linewidths=0)
@@ -270,7 +269,7 @@ def members(
     """
     check_is_fitted(model)
     pictures = images(model, X, shape, "shape")
-    ax = _axes(ax)
+    ax = axes_or_new(ax)
     height, width = shape
     board = np.full((model.n_clusters_ * (height + 1), n_members * (width + 1)), np.nan)
     for c, rows in enumerate(typical(model, n_members)):

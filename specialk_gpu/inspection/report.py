@@ -66,38 +66,10 @@ def report(
     coordinates: Matrix | None = None,
     source: str = "",
 ) -> None:
-    """Write an HTML page that says how many clusters there are, why, and how clear that is.
+    """Write the page that `SpecialK.report` describes.
 
     Whatever comes from the model or from an argument is shown as text: it cannot become a tag, an
     attribute or a script of the page.
-
-    Parameters
-    ----------
-    model : SpecialK
-        A fitted model.
-    path : str or path
-        The HTML file.
-    X : array-like of shape (m, d), optional
-        The fitted rows, for the picture of the clusters: two columns are drawn as they are, of
-        more the two leading principal components. Without X or `coordinates`, each cluster is
-        drawn as a disc.
-    image_shape : tuple of two int, optional
-        Height and width, if rows are images: typical rows of each cluster are then shown as
-        images, and X is not used for the picture.
-    coordinates : array-like of shape (m, 2), optional
-        Where to draw each row in the picture, such as a UMAP or places on a map.
-    source : str
-        A description of the data, shown at the top of the page.
-
-    Raises
-    ------
-    NotFittedError
-        If the model is not fitted.
-    ValueError
-        If X or `coordinates` do not have a row for each fitted row, `coordinates` are not finite
-        numbers, or the rows of X are not images of that shape.
-    OSError
-        If the file cannot be written.
     """
     check_is_fitted(model)
     steps = [_step(model, step) for step in model.path_]
