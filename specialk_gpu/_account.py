@@ -13,6 +13,7 @@ from specialk_gpu.backend.typing import Array, Matrix
 from specialk_gpu.inspection.outliers import outlier_scores
 
 if TYPE_CHECKING:
+    from specialk_gpu.inspection.stability import Stability
     from specialk_gpu.inspection.summary import Summary
 
 __all__ = ["Account"]
@@ -83,6 +84,7 @@ class Account(Fitted):
         X: Matrix | None = None,
         image_shape: tuple[int, int] | None = None,
         coordinates: Matrix | None = None,
+        stability: Stability | None = None,
         source: str = "",
     ) -> None:
         """Write an HTML page that says how many clusters there are, why, and how clear that is.
@@ -92,14 +94,17 @@ class Account(Fitted):
         path : str or path
             The HTML file.
         X : array-like of shape (m, d), optional
-            The fitted rows, for the picture of the clusters: two columns are drawn as they are, of
-            more the two leading principal components. Without X or `coordinates`, each cluster is
-            drawn as a disc.
+            The fitted rows, or other columns of them, also with names, text and blanks. The page
+            shows in which columns the clusters differ, as `summary` does. In the picture, two
+            columns are drawn as they are; of more, the two leading principal components of the
+            rows as they were fitted. Without X or `coordinates`, each cluster is drawn as a disc.
         image_shape : tuple of two int, optional
             Height and width, if rows are images: typical rows of each cluster are then shown as
             images, and X is not used for the picture.
         coordinates : array-like of shape (m, 2), optional
             Where to draw each row in the picture, such as a UMAP or places on a map.
+        stability : Stability, optional
+            What `stability(X)` returned, to be shown on the page.
         source : str
             A description of the data, shown at the top of the page.
 
@@ -109,14 +114,15 @@ class Account(Fitted):
             If `fit` has not been called.
         ValueError
             If X or `coordinates` do not have a row for each fitted row, `coordinates` are not
-            finite numbers, or the rows of X are not images of that shape.
+            finite numbers, the rows of X are not images of that shape, or `stability` is that of
+            another model.
         OSError
             If the file cannot be written.
         """
         from specialk_gpu.inspection.report import report
 
         given: dict[str, Any] = {"X": X, "image_shape": image_shape, "coordinates": coordinates}
-        report(self, path, **given, source=source)
+        report(self, path, **given, stability=stability, source=source)
 
     def _html_repr(self) -> str:
         """Return scikit-learn's picture of an estimator; below that of a fitted one, its result."""

@@ -47,9 +47,11 @@ if TYPE_CHECKING:
 
     from specialk_gpu import SpecialK
     from specialk_gpu.tables.choice import Choice
-    from specialk_gpu.tables.preparation import Prepared
+    from specialk_gpu.tables.preparation import Preparation, Prepared
 
 __all__ = ["main"]
+
+MOST_SHOWN = 100  # columns of a table that a report describes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -116,6 +118,8 @@ def _parser() -> Parser:
     fit.add_argument("--model", **path, help="save the fitted model here, as .npz, for predict")
     fit.add_argument("--report", **path, help="write a report of the result here, as .html")
     shape: dict[str, Any] = {"type": image_shape, "metavar": "HxW"}
+    steady = "fit again with small changes: how steady are the clusters? Also in the report"
+    fit.add_argument("--stability", action="store_true", help=steady)
     fit.add_argument("--image-shape", **shape, help="rows are images: show some in the report")
     fit.add_argument("--true-labels", **path, help="known labels, to compute the NMI with them")
     add_input_options(fit)
@@ -138,7 +142,7 @@ def _parser() -> Parser:
     report.set_defaults(command=_report)
     report.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
     report.add_argument("output", type=Path, metavar="OUTPUT", help="the report, as .html")
-    report.add_argument("--input", **path, help="the fitted rows, for --image-shape")
+    report.add_argument("--input", **path, help="the fitted rows, to show their columns or images")
     report.add_argument("--image-shape", **shape, help="rows are images: show some")
     add_input_options(report)
 
@@ -191,6 +195,7 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
         if preparation:  # `read_rows` has warned by name
             warnings.simplefilter("ignore", ScaleWarning)
         model, seconds = _cluster(X, parameters, quiet=options.quiet)
+    stability = model.stability(X, random_state=model.random_state) if options.stability else None
     if rows_read.names:
         model.feature_names_in_ = np.array(rows_read.names, dtype=object)
     prepared = preparation.to_json() if preparation else None
@@ -208,11 +213,23 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
         if options.model:
             model.save(options.model)
         if options.report:
-            shown = X if options.image_shape else None
+            shown = _shown(rows_read, preparation, graph=graph, images=bool(options.image_shape))
+            given: dict[str, Any] = {"X": shown, "image_shape": options.image_shape}
             source = printable(options.input.name)
-            model.report(options.report, X=shown, image_shape=options.image_shape, source=source)
+            model.report(options.report, **given, stability=stability, source=source)
     finally:  # print the answer even if a file cannot be written
         print_results(model, rows, seconds, table=not options.quiet)
+        if stability is not None:
+            print(stability)
+
+
+def _shown(
+    rows: Prepared, preparation: Preparation | None, *, graph: bool, images: bool
+) -> np.ndarray | sparse.csr_array | None:
+    """Return the rows that a report shows, in their own units; None for a graph or many columns."""
+    if not images and (graph or rows.X.shape[1] > MOST_SHOWN):
+        return None
+    return rows.X if preparation is None else preparation.in_own_units(rows)
 
 
 def _choice(options: argparse.Namespace) -> Choice:
@@ -273,17 +290,23 @@ def _predict(options: argparse.Namespace, _warned: list[str]) -> None:
 
 
 def _report(options: argparse.Namespace, _warned: list[str]) -> None:
+    import numpy as np
+
     from specialk_gpu import SpecialK
+    from specialk_gpu.tables.preparation import Preparation
 
     _check_outputs(options, (options.model, options.input), ("output",), labels=False)
-    if bool(options.input) != bool(options.image_shape):
-        msg = "--input and --image-shape go together: give both, or neither"
-        raise ValueError(msg)
-    if not options.input and (options.key or options.header != "auto"):
-        msg = "--key and --header are for reading --input, which was not given"
+    if not options.input and (options.image_shape or options.key or options.header != "auto"):
+        msg = "--image-shape, --key and --header are about --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    X = _read_new(options, model)[0].X if options.input else None
+    kept, X = model.__dict__.get("preparation_"), None  # `_read_new` takes it from the model
+    if options.input:
+        rows, graph = _read_new(options, model)[0], model.affinity == "precomputed"
+        preparation = None if kept is None else Preparation.from_json(kept)
+        if rows.names:
+            model.feature_names_in_ = np.array(rows.names, dtype=object)
+        X = _shown(rows, preparation, graph=graph, images=bool(options.image_shape))
     source = printable(options.model.name)
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 
@@ -304,10 +327,8 @@ def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
     model, seconds = _cluster(X, parameters, quiet=False)
     try:
         if options.report:
-            images: dict[str, Any] = (
-                {"X": X, "image_shape": (8, 8)} if options.data == "digits" else {}
-            )
-            model.report(options.report, source=options.data, **images)
+            shape = (8, 8) if options.data == "digits" else None
+            model.report(options.report, X=X, image_shape=shape, source=options.data)
     finally:
         print_results(model, path_rows(model, y), seconds, table=True)
 

@@ -528,20 +528,46 @@ def test_the_demo_writes_a_report_with_images(tmp_path, capsys):
     assert "digits: 1797 images" in capsys.readouterr().out
 
 
+def test_the_report_of_a_table_speaks_in_its_own_units(tmp_path, capsys):
+    rng, group = np.random.default_rng(0), np.repeat([0, 1, 2], 100)
+    income = 30000 + 9000 * group + rng.normal(0, 500, 300)
+    visits = np.array([2, 9, 4])[group] + rng.normal(0, 0.3, 300)
+    table = pd.DataFrame({"key": range(7, 307), "income": income, "visits": visits})
+    table["city"] = np.array(["Rome", "Oslo", "Rome"])[group]
+    table.to_csv(tmp_path / "people.csv", index=False)
+    at = str(tmp_path / "people.csv")
+    pages, model = [tmp_path / "one.html", tmp_path / "two.html"], str(tmp_path / "model.npz")
+    options = ["--id-column", "key", "--one-hot", "city", "--scale", "standard", "--stability"]
+    written = ["--report", str(pages[0]), "--model", model]
+    assert main(["fit", at, *options, *written]) == 0
+    assert "3 clusters; the same number in" in capsys.readouterr().out
+    assert main(["report", model, str(pages[1]), "--input", at]) == 0
+    one, two = (page.read_text(encoding="utf-8") for page in pages)
+    labels = SpecialK.load(model).labels_
+    for values in (income, visits):
+        for c in range(3):
+            median = np.median(values[labels == c])
+            shown = f"{median:,.0f}" if median > 1e4 else f"{median:.4g}"
+            assert f">{shown}</td>" in one
+            assert f">{shown}</td>" in two
+    assert "city=Oslo" in two
+    assert ("How steady they are" in one, "How steady they are" in two) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["fit", "X", "--image-shape", "8x8"], "--image-shape is for the report"),
         (["fit", "X", "--image-shape", "8"], "expected height x width, such as 28x28, got '8'"),
         (["fit", "X", "--image-shape", "3x3", "--report", "a.html"], "--image-shape must have as"),
-        (["report", "X", "a.html", "--key", "b"], "--key and --header are for reading --input"),
+        (["report", "X", "a.html", "--key", "b"], "are about --input, which was not given"),
         (["fit", "X", "--model", "X"], "--model would overwrite another file"),
         (["predict", "X", "X"], "x.npy is not a model that was saved"),
         (["predict", "none.npz", "X"], "none.npz: No such file"),
         (["predict", "X", "X", "--output", "y.txt"], "--output must end in .npy or .csv"),
         (
             ["report", "X", "a.html", "--image-shape", "8x8"],
-            "--input and --image-shape go",
+            "are about --input, which was not given",
         ),
         (["report", "X", "nowhere/out.html"], "OUTPUT must name a file in a folder that exists"),
     ],

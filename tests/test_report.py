@@ -540,6 +540,76 @@ def test_the_report_of_a_table_shows_what_can_be_drawn(tmp_path):
         written(model, tmp_path, X=np.zeros(300))
 
 
+def test_the_picture_is_of_the_rows_as_they_were_fitted(tmp_path):
+    raw = BLOBS * [1, 1e4, 1e-4] + 7
+    model = fit((raw - raw.mean(axis=0)) / raw.std(axis=0))
+    shown = written(model, tmp_path, X=pd.DataFrame(raw, columns=list("abc")))
+    fitted = drawn(written(model, tmp_path, X=model._fit_X))
+    np.testing.assert_array_equal(np.concatenate(drawn(shown)), np.concatenate(fitted))
+
+
+def cells_of(text, section):
+    """Return the texts of the cells of the rows in a section of the page."""
+    body = re.search(f'id="{section}">(.*?)</section>', text, re.DOTALL)[1]
+    rows = re.findall("<tr>(.*?)</tr>", body, re.DOTALL)
+    return [[html.unescape(re.sub("<[^>]*>", "", cell)) for cell in split_cells(r)] for r in rows]
+
+
+def split_cells(row):
+    return re.findall("<t[dh].*?</t[dh]>", row)
+
+
+def test_the_page_shows_the_columns_that_differ(tmp_path):
+    model = fit(BLOBS)
+    labels = model.labels_
+    frame = pd.DataFrame({"<b>": BLOBS[:, 1] * 1e5, "flat": 1.0})
+    frame["who"] = np.array(["x", "y", "<i>"])[labels]
+    text = written(model, tmp_path, X=frame)
+    Page(text)
+    head, *rows = cells_of(text, "columns")
+    assert head == ["column", "effect", "cluster 0", "cluster 1", "cluster 2"]
+    found = {row[0]: row[1:] for row in rows}
+    assert found["who"] == ["1.00", *(f"{name} 100 %" for name in ("x", "y", "<i>"))]
+    medians = [np.median(frame["<b>"][labels == c]) for c in range(3)]
+    assert [float(cell.replace(",", "")) for cell in found["<b>"][1:]] == pytest.approx(
+        medians, rel=1e-3
+    )
+    assert found["flat"] == ["0.00", "1", "1", "1"]
+    highest, lowest = int(np.argmax(medians)), int(np.argmin(medians))
+    own = re.search("&lt;b&gt;</th>.*?</tr>", text, re.DOTALL)[0]
+    shades = dict(re.findall(r'cluster (\d)" style="background:[^"]*var\(--(\w+)\)', own))
+    assert (shades[str(highest)], shades[str(lowest)]) == ("yes", "no")
+    assert "In which columns" not in written(model, tmp_path)
+    assert "In which columns" not in written(fit(BLOBS[:60], n_clusters=1), tmp_path, X=BLOBS[:60])
+
+
+def test_the_page_says_what_it_leaves_out(tmp_path, monkeypatch):
+    monkeypatch.setattr("specialk_gpu.inspection.report_tables.MOST_COLUMNS", 2)
+    monkeypatch.setattr(
+        "specialk_gpu.inspection.report_tables.MOST_CLUSTERS", {"across": 2, "down": 1}
+    )
+    model = fit(BLOBS)
+    steady = model.stability(BLOBS, kinds=["order"], n_refits=1, random_state=0)
+    text = written(model, tmp_path, X=BLOBS, stability=steady)
+    assert "Left out: 1 column and 1 cluster; model.summary(X) has all." in text
+    assert "Left out: 2 clusters, more stable." in text
+    assert cells_of(text, "columns")[0] == ["column", "effect", "cluster 0", "cluster 1"]
+
+
+def test_the_page_shows_other_fits_of_this_model_alone(tmp_path):
+    model = fit(BLOBS)
+    steady = model.stability(BLOBS, n_refits=2, random_state=0)
+    text = written(model, tmp_path, stability=steady)
+    assert str(steady).splitlines()[0] in text
+    rows = cells_of(text, "stability")
+    assert [row[2] for row in rows[1:4]] == ["3 (2)", "3 (2)", "3 (3)"]
+    stable = {row[0]: row[-1] for row in rows[6:]}
+    assert stable == {str(c): "stable" for c in range(3)}
+    for other in (fit(BLOBS[:-1]).stability(BLOBS[:-1], kinds=["order"], n_refits=1), 7, True):
+        with pytest.raises(ValueError, match=r"must be what model.stability\(X\) returned"):
+            written(model, tmp_path, stability=other)
+
+
 def test_a_graph_is_no_table(tmp_path):
     W = knn_graph(BLOBS)
     model = fit(W, affinity="precomputed")

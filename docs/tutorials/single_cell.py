@@ -47,7 +47,7 @@ if __name__ == "__main__":
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
-    shown = {"specialk": "special K", "leiden": "Leiden", "bulk_labels": "sorted cells"}
+    shown = {"specialk": "special K", "leiden": "Leiden", "bulk_labels": "bulk_labels"}
     for ax, (key, title) in zip(axes, shown.items(), strict=True):
         sc.pl.umap(adata, color=key, ax=ax, show=False, title=title, size=20, legend_fontsize=7)
         if key in adata.uns and key != "bulk_labels":

@@ -18,6 +18,7 @@ from specialk_gpu.selection.zz_top import zz_top
 __all__ = [
     "counted",
     "doubts",
+    "fitted_rows",
     "headline",
     "images",
     "in_the_plane",
@@ -39,6 +40,13 @@ SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 def settings(model: Fitted) -> SimpleNamespace:
     """Return the parameters of the fit, even if `set_params` was called since."""
     return SimpleNamespace(**model._settings)
+
+
+def fitted_rows(model: Fitted) -> np.ndarray | None:
+    """Return the rows of the fit (m, d), if the model has all of them as they were given."""
+    if model._fit_X is None or model._distinct is not None or settings(model).metric == "cosine":
+        return None
+    return np.asarray(on_host(model._fit_X))
 
 
 def counted(n: int, noun: str) -> str:

@@ -10,11 +10,11 @@ from scipy.stats import rankdata
 
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._storage import on_host
-from specialk_gpu.inspection.diagnostics import settings
+from specialk_gpu.inspection.diagnostics import fitted_rows, settings
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.table import no_text
 
-__all__ = ["MOST_ROWS", "Places", "discs", "places"]
+__all__ = ["MOST_ROWS", "Places", "discs", "is_graph", "places"]
 
 MOST_ROWS = 5000  # about as many are drawn
 MOST_DISCS = 400  # the largest k for which discs are placed by their nearness
@@ -119,14 +119,19 @@ def _given(coordinates: Any, m: int) -> np.ndarray:
     return points.astype(np.float64)
 
 
+def is_graph(model: Fitted, X: Any) -> bool:
+    """Return whether X is the graph that a model was fitted to."""
+    m = len(model.labels_)
+    return settings(model).affinity == "precomputed" and getattr(X, "shape", None) == (m, m)
+
+
 def _columns(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] | None:
     """Return the columns of numbers of X as float64 (m, d), and their names; None if X has none.
 
     A graph has no columns.
     """
     m = len(model.labels_)
-    shape = getattr(X, "shape", None)
-    if sparse.issparse(X) or (settings(model).affinity == "precomputed" and shape == (m, m)):
+    if sparse.issparse(X) or is_graph(model, X):
         return None
     try:
         table = table_of_rows(on_host(X), no_text)
@@ -142,6 +147,10 @@ def _columns(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] | None:
     values, names = values[:, kept], [table.names[i] for i in np.flatnonzero(kept)]
     if not names:
         return None
+    clustered = fitted_rows(model)
+    if len(names) > 2 and clustered is not None:  # the picture shows them as they were scaled
+        values = clustered.astype(np.float64)
+        names = names if len(names) == values.shape[1] else [""] * values.shape[1]
     values = values / (np.nanmax(np.abs(values)) or 1)  # so that no square leaves float64
     return np.where(np.isnan(values), np.nanmean(values, axis=0), values), names
 

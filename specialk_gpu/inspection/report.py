@@ -8,7 +8,7 @@ from importlib import resources
 from inspect import signature
 from pathlib import Path
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -32,7 +32,10 @@ from specialk_gpu.inspection.diagnostics import (
     typical,
     verdict,
 )
-from specialk_gpu.inspection.layout import places
+from specialk_gpu.inspection.layout import is_graph, places
+from specialk_gpu.inspection.report_tables import columns_table, stability_tables
+from specialk_gpu.inspection.stability import Stability
+from specialk_gpu.inspection.summary import summary
 
 __all__ = ["report"]
 
@@ -57,6 +60,15 @@ SOURCE = {
 MOST_PAIRS = 30  # the largest k for which all pairs are listed
 
 
+class _Given(NamedTuple):
+    """What the caller hands over, to be shown beside the model: see `SpecialK.report`."""
+
+    X: Matrix | None
+    image_shape: tuple[int, int] | None
+    coordinates: Matrix | None
+    stability: Stability | None
+
+
 def report(
     model: Fitted,
     path: str | Path,
@@ -64,6 +76,7 @@ def report(
     X: Matrix | None = None,
     image_shape: tuple[int, int] | None = None,
     coordinates: Matrix | None = None,
+    stability: Stability | None = None,
     source: str = "",
 ) -> None:
     """Write the page that `SpecialK.report` describes.
@@ -72,6 +85,7 @@ def report(
     attribute or a script of the page.
     """
     check_is_fitted(model)
+    given = _Given(X, image_shape, coordinates, stability)
     steps = [_step(model, step) for step in model.path_]
     k, m = model.n_clusters_, len(model.labels_)
     columns = model.n_features_in_ if settings(model).affinity != "precomputed" else None
@@ -89,7 +103,7 @@ def report(
         "source": as_html(f"{source}: {told}" if source else told),
         "headline": as_html(headline(model)),
         "verdict": as_html(verdict(model)[1]),
-        "sections": "\n\n".join(_sections(model, steps, X, image_shape, coordinates)),
+        "sections": "\n\n".join(_sections(model, steps, given)),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
     template = resources.files("specialk_gpu.inspection").joinpath("templates/report.html")
@@ -97,17 +111,13 @@ def report(
     write_text(path, page)
 
 
-def _sections(
-    model: Fitted,
-    steps: list[dict[str, Any]],
-    X: Matrix | None,
-    image_shape: tuple[int, int] | None,
-    coordinates: Matrix | None,
-) -> list[str]:
+def _sections(model: Fitted, steps: list[dict[str, Any]], given: _Given) -> list[str]:
     """Return the sections of the page, in order; a new section is a new line here."""
     return [
-        _clusters(model, steps, X, image_shape, coordinates),
+        _clusters(model, steps, given),
+        *_columns(model, given),
         _why(model, steps),
+        *_stability(model, given),
         *_tree(model),
         _doubts(model),
         _how(model),
@@ -120,18 +130,13 @@ def _section(name: str, title: str, *content: str) -> str:
     return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}\n</section>'
 
 
-def _clusters(
-    model: Fitted,
-    steps: list[dict[str, Any]],
-    X: Matrix | None,
-    image_shape: tuple[int, int] | None,
-    coordinates: Matrix | None,
-) -> str:
+def _clusters(model: Fitted, steps: list[dict[str, Any]], given: _Given) -> str:
     """Return the section with the picture and the sizes of the clusters."""
+    X, image_shape = given.X, given.image_shape
     if image_shape is not None and X is None:
         msg = "image_shape needs X, the images as rows."
         raise ValueError(msg)
-    drawn = places(model, coordinates, X if image_shape is None else None)
+    drawn = places(model, given.coordinates, X if image_shape is None else None)
     m, shown = len(model.labels_), len(drawn.rows)
     amount = counted(m, "row") if shown == m else f"{shown:,} of {m:,} rows"
     grey = ", outliers in grey" if sizes_of_clusters(model)[1] else ""
@@ -157,6 +162,22 @@ def _clusters(
         f"<tbody>\n{rows}\n</tbody></table>",
         "" if image_shape is None or X is None else _members(model, X, image_shape),
     )
+
+
+def _columns(model: Fitted, given: _Given) -> list[str]:
+    """Return the section with the columns that differ between clusters, if X is a table."""
+    if given.X is None or given.image_shape is not None or is_graph(model, given.X):
+        return []
+    table = columns_table(summary(model, given.X))
+    return [_section("columns", "In which columns they differ", table)] if table else []
+
+
+def _stability(model: Fitted, given: _Given) -> list[str]:
+    """Return the section with other fits, if they were made."""
+    if given.stability is None:
+        return []
+    tables = stability_tables(model, given.stability)
+    return [_section("stability", "How steady they are", tables)]
 
 
 def _why(model: Fitted, steps: list[dict[str, Any]]) -> str:

@@ -263,7 +263,7 @@ def _plans(
     seed = model.get_params()["random_state"]
     if not isinstance(seed, Integral):
         seed = int(rng.randint(2**31 - 1))
-    given |= {"random_state": int(seed)}
+    given |= {"random_state": int(seed), "verbose": False}
     for kind in kinds:
         if kind == "n_neighbors":
             was = given["n_neighbors"]

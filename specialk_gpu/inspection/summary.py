@@ -15,7 +15,7 @@ from specialk_gpu._printable import html_table, printable
 from specialk_gpu._storage import on_host
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.columns import ColumnSummary, columns_of, summary_of_column
-from specialk_gpu.inspection.diagnostics import counted, settings, sizes_of_clusters, typical
+from specialk_gpu.inspection.diagnostics import counted, fitted_rows, sizes_of_clusters, typical
 from specialk_gpu.inspection.outliers import usual_spacings
 
 if TYPE_CHECKING:
@@ -191,10 +191,17 @@ def shown_name(text: str, longest: int = LONGEST) -> str:
 def shown_value(column: ColumnSummary, c: int, longest: int = LONGEST) -> str:
     """Return the value of a cluster: a median, or the most frequent value with its share."""
     if column.frequencies is None:
-        return "–" if math.isnan(column.values[c]) else f"{column.values[c]:.4g}"
+        return _shown_number(column.values[c])
     if math.isnan(column.frequencies[c]):
         return "–"
     return f"{shown_name(column.values[c], longest)} {100 * column.frequencies[c]:.0f} %"
+
+
+def _shown_number(value: float) -> str:
+    """Return a number with four digits or more, as people write it."""
+    if math.isnan(value):
+        return "–"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
@@ -223,7 +230,7 @@ def summary(model: Fitted, X: Matrix | None = None) -> Summary:
     spacings = None if model._spacing is None else on_host(usual_spacings(model))
     names = getattr(model, "feature_names_in_", None)
     columns: list[ColumnSummary] = []
-    table = _fitted_rows(model) if X is None else X
+    table = fitted_rows(model) if X is None else X
     if table is not None:
         m, found = columns_of(table, names)
         if m != labels.size:
@@ -240,10 +247,3 @@ def summary(model: Fitted, X: Matrix | None = None) -> Summary:
         typical(model, TYPICAL),
         tuple(columns),
     )
-
-
-def _fitted_rows(model: Fitted) -> np.ndarray | None:
-    """Return the rows of the fit, if the model has all of them as they were given."""
-    if model._fit_X is None or model._distinct is not None or settings(model).metric == "cosine":
-        return None
-    return np.asarray(on_host(model._fit_X))

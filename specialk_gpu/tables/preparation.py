@@ -247,6 +247,29 @@ class Preparation:
             table.X = table.X[:, [table.names.index(name) for name in numbers]]
             table.names = numbers
 
+    def in_own_units(self, rows: Prepared) -> np.ndarray | sparse.csr_array:
+        """Return rows that were prepared here without their scaling, to be shown to people.
+
+        Parameters
+        ----------
+        rows : Prepared
+            The rows.
+
+        Returns
+        -------
+        array of shape (q, n_prepared)
+        """
+        if not self.scale or sparse.issparse(rows.X):
+            return rows.X
+        X, j = rows.X.copy(), 0
+        for name in self.columns:
+            if name in self.one_hot:
+                j += len(self.one_hot[name])
+                continue
+            X[:, j] = X[:, j] * self.width[name] + self.center[name]
+            j += 1
+        return X
+
     def as_text(self, order: list[str], *, header: bool) -> list[str]:
         """Return which columns of new rows are to be read as text.
 
