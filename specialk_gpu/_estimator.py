@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from specialk_gpu._callbacks import WithCallbacks
 from specialk_gpu._deadline import limited
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
@@ -47,7 +48,7 @@ from specialk_gpu.spectrum.eigenpairs import SOLVERS
 __all__ = ["SpecialK"]
 
 
-class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
+class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     r"""Spectral clustering that finds the number of clusters k; k = 1 is a possible answer.
 
     `fit` builds a neighbour graph W of the m rows and computes its n leading eigenpairs. One of
@@ -318,13 +319,12 @@ class SpecialK(FittedModel, ClusterMixin, BaseEstimator):
             If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
-        parameters = checked_parameters(self)
-        check_limits(parameters)
+        check_limits(parameters := checked_parameters(self))
         before = dict(vars(self))
         try:
             shown = show_progress() if self.verbose else nullcontext()
             with shown, limited(parameters.time_limit):
-                return self._fit(X)
+                return self._tell_callbacks(self._fit, X)
         except BaseException:  # any failure or interruption leaves the estimator as it was
             self.__dict__.clear()
             self.__dict__.update(before)

@@ -14,13 +14,14 @@ from typing import Any, Protocol, TypeVar
 from specialk_gpu._deadline import check
 
 __all__ = ["Clock", "announce", "expect", "logger", "report_progress", "show_minutes"]
-__all__ += ["show_progress", "unheard", "with_progress"]
+__all__ += ["show_progress", "stages_told", "unheard", "with_progress"]
 
 T = TypeVar("T")
 logger = logging.getLogger("specialk_gpu")
 
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
 _display: ContextVar[_Display | None] = ContextVar("display", default=None)
+_told: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
 
 WHOLE = "{desc}: {percentage:3.0f}% of the fit |{bar}| {elapsed}<{remaining}"
 MINUTE = 60.0  # seconds between two lines
@@ -93,6 +94,28 @@ class Clock:
             display.finish(stage)
         logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
         self.since = now
+        _tell(stage)
+
+    def add(self, timings: Mapping[str, float]) -> None:
+        """Add stages that ended by now, and that were measured elsewhere."""
+        self.timings.update(timings)
+        for stage in timings:
+            _tell(stage)
+
+
+def _tell(stage: str) -> None:
+    if (told := _told.get()) is not None:
+        told(stage)
+
+
+@contextmanager
+def stages_told(told: Callable[[str], None]) -> Iterator[None]:
+    """Call `told` with the name of each stage that ends."""
+    token = _told.set(told)
+    try:
+        yield
+    finally:
+        _told.reset(token)
 
 
 @contextmanager

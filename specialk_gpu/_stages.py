@@ -144,7 +144,7 @@ def fit_by_zz_top(
             n_init=parameters.n_init,
             random_state=rng,
         )
-    clock.timings.update(found.timings)
+    clock.add(found.timings)
     shares = membership(W, found.labels, found.n_clusters)
     return Fit(
         found.n_clusters,

@@ -30,7 +30,7 @@ FLOORS = [
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_schema"},
     {"_storage"},
-    {"_validation", "_prediction", "_fitted", "_cost"},
+    {"_validation", "_prediction", "_fitted", "_cost", "_callbacks"},
     {"inspection"},
     {"_account", "_stages"},
     {"_model"},
