@@ -176,6 +176,7 @@ def copy_of_repository(parent):
 def set_up(copies, kills=None, files=()):
     """Prepare a process of the pool: a copy of its own, and a fork that has collected the tests."""
     own.folder, own.kills = copy_of_repository(copies), kills
+    own.proven, own.unfit = set(), set()
     if files:
         here, there = multiprocessing.Pipe()
         own.requests = here
@@ -269,23 +270,45 @@ def tests_for(mutant, seconds, reaching, most):
 
 
 def try_mutant(task):
-    """Run a mutant against its tests; return its outcome, and what noticed it."""
+    """Run a mutant against its tests; return its outcome, and what noticed it.
+
+    A test that notices something for the first time is repeated without a mutant, after the same
+    tests as before. If it fails again, it is left out.
+    """
     mutant, chosen = task
+    started, none = time.monotonic(), Mutant(mutant.path, 1, 1, 0, 0, "", "none", "", "")
+    while True:
+        chosen = {name: s for name, s in chosen.items() if name not in own.unfit}
+        tests = sorted(chosen, key=lambda test: (chosen[test] / (1 + own.kills[test]), test))
+        order = {test: chosen[test] for test in tests}
+        outcome, test = attempt(mutant, order)
+        if test not in order or test in own.proven:
+            break
+        before = {name: order[name] for name in tests[: tests.index(test) + 1]}
+        own.proven.add(test)
+        if attempt(none, before)[0] == "survived":
+            break
+        print(f"left out, it fails without a mutant: {test}", flush=True)
+        own.unfit.add(test)
+    own.kills[test] += 1
+    return mutant, outcome, test, time.monotonic() - started
+
+
+def attempt(mutant, order):
+    """Run a mutant against tests in this order; return its outcome, and what noticed it."""
     path, report = own.folder / "repo" / mutant.path, own.folder / "test"
-    source, started = path.read_bytes(), time.monotonic()
+    source = path.read_bytes()
     path.write_bytes(mutant.apply(source))
     forget_compiled(path)
-    order = dict(sorted(chosen.items(), key=lambda x: (x[1] / (1 + own.kills[x[0]]), x[0])))
     own.requests.send((mutant, source, order))
     if (code := own.requests.recv()) == NOT_SWAPPED:
         code = run_anew(order, report)
     outcome = {0: "survived", -signal.SIGALRM: "timeout"}.get(code, "killed")
     test = report.read_text() if report.exists() and code else "" if not code else "(on import)"
-    own.kills[test] += 1
     path.write_bytes(source)
     forget_compiled(path)
     report.unlink(missing_ok=True)
-    return mutant, outcome, test, time.monotonic() - started
+    return outcome, test
 
 
 def forget_compiled(path):
@@ -420,12 +443,6 @@ def main():
                 if entry["outcome"] == "survived":
                     place = f"{mutant.path}:{mutant.line}"
                     print(f"{place}: {mutant.before} -> {mutant.after}", flush=True)
-            noticed = {entry["test"] for entry in done.values()} & seconds.keys()
-            noticed = {test: seconds[test] for test in noticed if test.split("::")[0] in files}
-            none = Mutant(drawn[0].path, 1, 1, 0, 0, "", "none", "", "")
-            _, outcome, test, _ = pool.apply(try_mutant, ((none, noticed),))
-            if outcome != "survived":
-                print(f"{test} fails without a mutant: what it noticed is not known", flush=True)
     if summarise([done[key(vars(m))] | {"kind": m.kind} for m in drawn]) < options.least:
         sys.exit(f"fewer than {options.least:.0%} of the code's were noticed")
 
