@@ -206,6 +206,7 @@ class Finder(ast.NodeVisitor):
             exact = {name for name in names if f"{Path(self.path).stem}.{name}" in EXACT}
             self.tuned = bool(names) and all(map(str.isupper, names)) and not exact
             self.visit(statement)
+        self.remove_statements(node, node.body)
 
     def visit_Assign(self, node):
         if not names_of(node) & {"__all__", *self.skipped_names}:
