@@ -734,6 +734,25 @@ def test_panels_are_filled_up_to_rows_of_32_bytes_and_the_bits_stay(
     np.testing.assert_array_equal(*map(bk.to_numpy, found))
 
 
+@pytest.mark.parametrize("with_residuals", [False, True])
+@pytest.mark.parametrize("degree", [1, 2, 3, 6])
+def test_the_filter_is_a_chebyshev_polynomial(bk, degree, with_residuals):
+    rng, dense = np.random.default_rng(0), neighbour_graph(30, 3).toarray()
+    V, interval = rng.normal(size=(30, 5)), filter.filter_interval(-0.3, 0.5, 1.0)
+    V /= np.linalg.norm(V, axis=0)
+    theta = np.array([1.0, 0.7, 0.2, -0.1, -0.6])
+    values, basis = np.linalg.eigh(dense)
+    T = np.polynomial.Chebyshev.basis(degree)
+    expected = basis @ (T((values - 0.1) / 0.4)[:, None] * (basis.T @ V))
+    expected /= np.linalg.norm(expected, axis=0)
+    if with_residuals:  # divided by the value at theta, where this grows
+        expected[:, -1] *= np.sign(T((theta[-1] - 0.1) / 0.4))
+    residuals = bk.asarray(dense @ V - V * theta) if with_residuals else None
+    found = bk.asarray(V)
+    filter.apply_filter(bk, csr(bk, dense), found, residuals, theta, degree, interval)
+    np.testing.assert_allclose(bk.to_numpy(found), expected, atol=1e-12)
+
+
 # -- memory ---------------------------------------------------------------------------------------
 
 

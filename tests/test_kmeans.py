@@ -15,6 +15,7 @@ from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import centers, lloyd
 from specialk_gpu.lloyd import iterations as rounds
 from specialk_gpu.lloyd.kmeans import kmeans_batch
+from specialk_gpu.lloyd.seeding import kmeans_points
 
 module = importlib.import_module("specialk_gpu.lloyd.kmeans")
 
@@ -498,6 +499,38 @@ def test_a_cluster_robbed_of_its_only_row_is_filled_again(bk):
     found = run(bk, [[0.0], [1], [100]], 3, init=[[[0.5], [150], [1e9]]], n_init=0)
     assert sorted(found.labels) == [0, 1, 2]
     assert found.inertia == 0
+
+
+@pytest.mark.parametrize("rest", [50, 0])
+def test_labels_that_are_not_those_of_their_centres_are_iterated_on(bk, rest):
+    points, labels = kmeans_points(bk, bk.asarray(NOISE)), np.arange(150) % 4
+    means = np.stack([NOISE[labels == c].mean(axis=0) for c in range(4)])[None]
+    wrong = rounds.Found(
+        np.array([4]),
+        bk.asarray(labels[None], dtype=np.int32),
+        bk.asarray(means),
+        used=np.zeros((1, 0), dtype=bool),
+        inertia=np.array([1.0]),
+        n_iter=np.array([5]),
+        converged=np.array([True]),
+    )
+    place = np.array([0])
+    found = rounds._settle_runs(points, wrong, place, place, 5 + rest, again=True)
+    assert found.converged.tolist() == [rest > 0]
+    if not rest:
+        assert found.n_iter.tolist() == [5]
+        return
+    expected = rounds.lloyd(points, bk.asarray(means), np.array([4]), rest)[0]
+    assert found.n_iter.tolist() == [5 + int(expected.n_iter[0])]
+    np.testing.assert_array_equal(*map(bk.to_numpy, (found.labels, expected.labels)))
+    np.testing.assert_array_equal(*map(bk.to_numpy, (found.centers, expected.centers)))
+    np.testing.assert_array_equal(found.inertia, expected.inertia)
+
+
+def test_runs_that_beat_no_goal_leave_no_clustering(bk):
+    points, centers = kmeans_points(bk, bk.asarray(NOISE)), NOISE[None, :4]
+    found, _ = rounds.lloyd(points, bk.asarray(centers), np.array([4]), 50, np.zeros(1))
+    assert [len(x) for x in found] == [0] * len(found)
 
 
 def test_max_iter_warns_and_leaves_consistent_labels(bk):

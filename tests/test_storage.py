@@ -392,6 +392,13 @@ def test_text_that_is_no_json_is_refused(tmp_path, saved):
             SpecialK.load(path)
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_are_no_json_are_refused(tmp_path, saved, number):
+    arrays, content = saved
+    state = content["state"] | {"radius_": {"value": number}}  # null would do
+    assert "content must be JSON, got" in refusal(tmp_path, arrays, content | {"state": state})
+
+
 def npy(array):
     stream = io.BytesIO()
     np.save(stream, array)
