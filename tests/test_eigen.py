@@ -282,6 +282,14 @@ def test_eigenvectors_live_on_single_components(bk, solver, size):
         )
 
 
+def test_of_values_that_hardly_differ_the_larger_comes_first(bk):
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    values = np.array([1 + 1e-12, 1 + 2e-12, 1, 0.5, -0.2, 0.1])
+    A = Q * values @ Q.T
+    found = eigenpairs(csr(bk, (A + A.T) / 2), 3).values
+    np.testing.assert_allclose(bk.to_numpy(found) - 1, [2e-12, 1e-12, 0], atol=1e-14)
+
+
 def test_shuffled_rows_give_the_same_values(bk):
     W, spectrum, n = family("union of three")
     order = np.random.default_rng(0).permutation(W.shape[0])

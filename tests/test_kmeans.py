@@ -127,6 +127,15 @@ def test_the_best_of_restarts_and_swaps_is_returned(bk, seed):
     assert found.inertia == min(found.inertias)
 
 
+def test_centres_are_swapped_if_there_are_two_clusters_and_two_starts(bk):
+    def n_runs(k, n_init):
+        return len(run(bk, NOISE, k, n_init=n_init, random_state=0).inertias)
+
+    assert n_runs(2, 1) == 1
+    assert n_runs(1, 3) == 3
+    assert n_runs(2, 3) > 3
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_every_start_and_every_swap_draws_from_the_clusters_without_a_centre(bk, seed):
     centers = 1000.0 * np.eye(12)

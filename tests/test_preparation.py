@@ -201,6 +201,28 @@ def test_blanks_of_arrays_are_filled_or_told_of(tmp_path):
         read_new_rows(path, None, key=None, header=None)
 
 
+def test_a_graph_is_given_on_as_it_is(tmp_path):
+    np.save(tmp_path / "w.npy", [[0, np.nan], [np.nan, 0]])  # graphs are checked later
+    preparation, found = read_rows(tmp_path / "w.npy", Choice(), key=None, header=None, graph=True)
+    assert preparation is None
+    np.testing.assert_array_equal(found.X, [[0, np.nan], [np.nan, 0]])
+
+
+def test_row_numbers_of_new_rows_are_left_out(tmp_path):
+    preparation, _ = prepared(tmp_path / "x.csv", "a,b\n5,1\n3,2\n4,9\n", scale="standard")
+    (tmp_path / "new.csv").write_text(",a,b\n0,5,1\n1,3,2\n")
+    with pytest.warns(UserWarning, match="column 1 counts the rows and is left out"):
+        new = read_new_rows(tmp_path / "new.csv", preparation, key=None, header=None)
+    assert new.X.shape == (2, 2)
+
+
+@pytest.mark.parametrize("scale", ["standard", "robust"])
+def test_widths_beyond_float64_are_refused(tmp_path, scale):
+    text = "a,b\n" + "".join(f"{x},1\n" for x in ("1e308", "-1e308", "1.1e308", "-1.1e308"))
+    with pytest.raises(ValueError, match="column 'a' has entries that are infinite, or too large"):
+        prepared(tmp_path / "x.csv", text, scale=scale)
+
+
 def test_infinities_are_told_of_by_column(tmp_path):
     path = tmp_path / "x.csv"
     for cell in ("inf", "-1e400"):

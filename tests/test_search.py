@@ -23,7 +23,7 @@ from specialk_gpu import (
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection.cut_test import Gap
-from specialk_gpu.selection.fragments import RESOLUTIONS, finer_resolutions, resolutions
+from specialk_gpu.selection.fragments import RESOLUTIONS, Resolution, finer_resolutions, resolutions
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import prepare_walks
 
@@ -418,6 +418,9 @@ def test_where_many_clusters_are_found_the_graph_is_cut_finer():
     assert done[0].n_fragments >= 2 * 500
     assert finer_resolutions(list(RESOLUTIONS), 100_000, 8) == []
     assert finer_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
+    two = Resolution(signed=True, n_fragments=2)
+    assert finer_resolutions([two], 35, 2) == []
+    assert finer_resolutions([two], 36, 2) == [two._replace(n_fragments=3)]
 
 
 # -- sets whose answer is known -------------------------------------------------------------------
