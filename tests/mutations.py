@@ -182,6 +182,13 @@ class Finder(ast.NodeVisitor):
                 self.add("removed", statement, "pass")
 
     def visit_keyword(self, node):
+        """Change what a keyword is given, except where no result can change.
+
+        That is so for `strict` of `zip`, as lengths agree, and where copies are made in addition.
+        """
+        without = node.arg == "copy" and ast.unparse(node.value) == "False"
+        if node.arg == "strict" or without:
+            return
         if node.arg == "axis":
             self.add("axis", node.value, "1" if ast.unparse(node.value) == "0" else "0")
         else:

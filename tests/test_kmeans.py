@@ -542,6 +542,13 @@ def test_runs_that_beat_no_goal_leave_no_clustering(bk):
     assert [len(x) for x in found] == [0] * len(found)
 
 
+def test_a_run_is_given_up_if_it_is_behind_by_more_than_its_last_gains():
+    inertia, group = np.array([10.0, 16.0, 16.5, 3.0, 3.0]), np.array([0, 0, 0, 1, 1])
+    best, gain = np.array([np.inf, 2.0]), np.array([0.0, 2.0, 2.0, 0.1, 1.0])
+    behind = rounds._is_far_behind(inertia, group, best, 3.0, gain)
+    assert behind.tolist() == [False, False, True, True, False]
+
+
 def test_max_iter_warns_and_leaves_consistent_labels(bk):
     with pytest.warns(ConvergenceWarning, match="n_clusters=5 stopped at max_iter=2"):
         found = run(bk, NOISE, 5, n_init=1, max_iter=2, random_state=0)

@@ -23,7 +23,8 @@ def f(x: int, y=0.5, *, quiet=True):
     print(
         min(x, -y),
     )
-    return sum(x, axis=0)
+    zip(x, y, strict=True)
+    return sum(x, axis=0).astype(int, copy=False)
 '''
 CHANGES = {
     ("LIMIT: int = 3", "LIMIT: int = 4"),
@@ -45,7 +46,11 @@ CHANGES = {
     ("print( min(x, -y), )", "pass"),
     ("min(x, -y),", "max(x, -y),"),
     ("min(x, -y),", "min(x, y),"),
-    ("return sum(x, axis=0)", "return sum(x, axis=1)"),
+    ("zip(x, y, strict=True)", "pass"),
+    (
+        "return sum(x, axis=0).astype(int, copy=False)",
+        "return sum(x, axis=1).astype(int, copy=False)",
+    ),
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from specialk_gpu._result import ScaleWarning
 from specialk_gpu.io.rows import read_new_rows, read_rows
+from specialk_gpu.tables import frames
 from specialk_gpu.tables.choice import Choice
 
 TEXT = "a,b,kind\n1,10,red\n2,,blue\n4,30,\n9,20,red\n"
@@ -221,6 +222,16 @@ def test_widths_beyond_float64_are_refused(tmp_path, scale):
     text = "a,b\n" + "".join(f"{x},1\n" for x in ("1e308", "-1e308", "1.1e308", "-1.1e308"))
     with pytest.raises(ValueError, match="column 'a' has entries that are infinite, or too large"):
         prepared(tmp_path / "x.csv", text, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("texts", "distinct"),
+    [("abcdefghij", True), ("abcdefghi", False), ("abcdefghia", False), ("abcdefghi?", True)],
+)
+def test_ten_texts_of_a_frame_or_more_that_all_differ_are_ids(texts, distinct):
+    _, fault = frames._numbers(pd.Series([*texts, None]))
+    assert (fault.distinct, fault.wrong, fault.blanks) == (distinct, len(texts), 1)
+    assert fault.values == set(texts)
 
 
 def test_infinities_are_told_of_by_column(tmp_path):

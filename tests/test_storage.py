@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
 from specialk_gpu._schema import check_model
-from specialk_gpu._storage import FORMAT, PARTS
+from specialk_gpu._storage import FORMAT, LONGEST, PARTS, _one_line
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -397,6 +397,11 @@ def test_numbers_that_are_no_json_are_refused(tmp_path, saved, number):
     arrays, content = saved
     state = content["state"] | {"radius_": {"value": number}}  # null would do
     assert "content must be JSON, got" in refusal(tmp_path, arrays, content | {"state": state})
+
+
+def test_a_long_message_is_cut():
+    assert _one_line("x" * LONGEST) == "x" * LONGEST
+    assert _one_line("x" * (LONGEST + 1)) == "x" * LONGEST + "..."
 
 
 def npy(array):

@@ -150,6 +150,19 @@ def test_decimal_commas_elsewhere_make_commas_decimal_beside_small_numbers(tmp_p
     assert read_matrix(path).tolist() == [[1.149, 0.5], [99, 2], [-2.001, 3]]
 
 
+def test_names_of_rows_without_a_name_of_their_own_speak_for_a_separator(tmp_path):
+    path = write_text(tmp_path / "x.csv", "a;b\nr1;1,5;2,5\nr2;3,5;4,5\nr3;5,5;6,5\n")
+    with pytest.warns(UserWarning, match="column 1 "):
+        found = read_matrix(path)
+    np.testing.assert_array_equal(found, [[1.5, 2.5], [3.5, 4.5], [5.5, 6.5]])
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n1,2,3\n", "sep=;\na\n1\n1;2\n"])
+def test_decimal_commas_are_not_advised_where_there_can_be_none(tmp_path, text):
+    with pytest.raises(ValueError, match=r"columns, expected \d \(separated by '[,;]'\)$"):
+        read_matrix(write_text(tmp_path / "x.csv", text))
+
+
 @pytest.mark.parametrize("name", ["w.mtx", "w.mtx.gz"])
 @pytest.mark.parametrize("symmetry", ["general", "symmetric"])
 def test_sparse_matrix_market_comes_back_as_csr(tmp_path, name, symmetry):
@@ -197,6 +210,9 @@ def test_matrix_market_has_columns_beyond_32_bits(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("1 1 1\n1 1 1\n", "first line is not a Matrix Market banner"),
+        (f"{BANNER} coordinate real\n1 1 0\n", "first line is not a Matrix Market banner"),
+        ("%%MatrixMarket vector array real general\n1 1\n1\n", "is not a Matrix Market banner"),
         (f"{BANNER} coordinate complex general\n1 1 0\n", "got coordinate complex general"),
         (f"{BANNER} coordinate real hermitian\n1 1 0\n", "got coordinate real hermitian"),
         (f"{BANNER} coordinate real symmetric\n2 3 0\n", "'2 3 0' is not the sizes of a symmetric"),

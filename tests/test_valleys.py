@@ -185,6 +185,18 @@ def test_two_gaussians_are_not_bent(bk, d):
         assert not is_bent(bk, *two(d, 4, seed=seed))
 
 
+@pytest.mark.parametrize(("n_near", "bent"), [(13, True), (14, False)])
+def test_a_pair_is_bent_if_few_rows_of_the_valley_are_in_its_middle(n_near, bent):
+    assert 0.15 * 100 - 1 == 14  # of 100 rows
+    valley = np.sign(np.arange(100) - (100 - n_near) // 2 - 0.5)  # on both sides of the line
+    valley[:n_near] = 0
+    valley[n_near:] = np.tile([-1, 1], 50)[: 100 - n_near]
+    side = np.tile([-0.1, 0.1], 25)
+    Y = np.concatenate([valley, side, side])[:, None]
+    place = np.repeat([0.0, -1, 1], [100, 50, 50])
+    assert valleys._is_bent(Y, place, np.array([100, 50, 50])) == bent
+
+
 def test_a_valley_that_has_to_be_deeper_is_less_probable(bk):
     X, y = two(2, 4)
     assert log_p(bk, X, y) < log_p(bk, X, y, deep=EVER)
