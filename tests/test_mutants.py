@@ -23,7 +23,7 @@ def f(x: int, y=0.5, *, quiet=True):
     print(
         min(x, -y),
     )
-    zip(x, y, strict=True)
+    map_tiles(x, y, zip(x, y, strict=True), 4 * x)
     return sum(x, axis=0).astype(int, copy=False)
 '''
 CHANGES = {
@@ -46,7 +46,7 @@ CHANGES = {
     ("print( min(x, -y), )", "pass"),
     ("min(x, -y),", "max(x, -y),"),
     ("min(x, -y),", "min(x, y),"),
-    ("zip(x, y, strict=True)", "pass"),
+    ("map_tiles(x, y, zip(x, y, strict=True), 4 * x)", "pass"),
     (
         "return sum(x, axis=0).astype(int, copy=False)",
         "return sum(x, axis=1).astype(int, copy=False)",
