@@ -279,6 +279,17 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
     assert searched == [100, 400, 401, 401]
 
 
+def test_after_a_sample_half_as_many_starts_come_from_all_rows(bk, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
+    starts, plus_plus = [], module.kmeans_plus_plus
+    monkeypatch.setattr(
+        module, "kmeans_plus_plus", lambda *a: starts.append(plus_plus(*a)) or starts[-1]
+    )
+    for n_init in (2, 7, 10):
+        run(bk, separated(2000)[0], 6, n_init=n_init, random_state=0)
+    assert [sizes.tolist() for _, sizes in starts] == [[6], [6] * 4, [6] * 5]
+
+
 def test_a_sample_with_fewer_distinct_rows_than_clusters_will_do(bk, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE_ROWS", 80)
     X = np.concatenate([np.zeros((2000, 2)), 10.0 * np.eye(2), -10.0 * np.eye(2)])

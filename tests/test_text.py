@@ -8,6 +8,7 @@ import pytest
 from scipy import io, sparse
 
 from specialk_gpu.io import matrix_market
+from specialk_gpu.io.dialect import dialect_of
 from specialk_gpu.io.files import read_matrix
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -64,6 +65,16 @@ def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
     with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'id'\).*header=True"):
         read_matrix(path)
     np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6, 7]])
+
+
+def test_a_first_row_of_numbers_may_have_gaps_but_where_row_numbers_would_be():
+    assert not dialect_of(["1,,3", "4,5,6"], "csv", None).header
+    assert not dialect_of([",,", "4,5,6"], "csv", None).header
+    assert dialect_of([",0,1", "0,5,6", "1,7,8"], "csv", None).header
+    with pytest.raises(ValueError, match="its first row mixes numbers and blanks"):
+        dialect_of([",2,3", "4,5,6"], "csv", None)
+    with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'x'\)"):
+        dialect_of(["1,,x", "4,5,6"], "csv", None)
 
 
 def test_single_column_and_single_row_stay_two_dimensional(tmp_path):

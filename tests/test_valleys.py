@@ -243,6 +243,7 @@ def test_the_local_dimension_of_a_ball_is_not_above_its_own(d):
     assert d / 2 < local_dimension(distances, most=9.0) < 1.1 * d
     assert local_dimension(distances) <= 1.5
     assert local_dimension(np.zeros((5, 5))) == 1
+    assert local_dimension(1 - np.eye(5)) == 1  # all equally far
 
 
 @pytest.mark.parametrize("scale", [2.0**-830, 2.0**660])
