@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import io, sparse
 
-from specialk_gpu.io import matrix_market
+from specialk_gpu.io import matrix_market, text
 from specialk_gpu.io.dialect import dialect_of
 from specialk_gpu.io.files import read_matrix
 
@@ -65,6 +65,13 @@ def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
     with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'id'\).*header=True"):
         read_matrix(path)
     np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6, 7]])
+
+
+def test_decimal_commas_become_points_where_they_are_sure_to_be_decimal():
+    assert text._with_points("1,5;-2,25;3") == "1.5;-2.25;3"
+    for mixed in ("1,5;2.5", "1,234,567;2"):
+        with pytest.raises(ValueError, match="commas and points are mixed, or commas could"):
+            text._with_points(mixed)
 
 
 def test_a_first_row_of_numbers_may_have_gaps_but_where_row_numbers_would_be():

@@ -95,6 +95,12 @@ def test_counts_are_their_definition(bk, k):
     np.testing.assert_array_equal(counts[1], counts_by_definition(X, y, half, 1, 0))
 
 
+def test_of_no_pairs_nothing_is_counted(bk):
+    found = valleys_of(bk, *two(2, 4))
+    none = np.empty((0, 2), dtype=np.int64)
+    assert found.counts(none, np.arange(2)).shape == (0, 2, 96)
+
+
 def test_rows_beyond_the_ends_of_the_line_are_not_counted(bk):
     rng, y = np.random.default_rng(0), np.repeat([0, 1], 750)
     X = np.c_[rng.normal(size=1500) + 4 * y, np.zeros(1500)]
@@ -268,6 +274,13 @@ def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
     order = rng.permutation(2000)
     np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X[order]))), found[order])
     np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X * 4))), found * 4)
+
+
+def test_equal_columns_are_spread_each_for_itself(bk):
+    c = np.random.default_rng(0).integers(3, size=2000).astype(float)
+    moved = bk.to_numpy(spread_values(bk.asarray(np.column_stack([c, c, c])))) - c[:, None]
+    away = np.corrcoef(moved.T)[np.triu_indices(3, 1)]
+    assert abs(away).max() < 4 / 2000**0.5
 
 
 def test_rows_without_discrete_columns_are_not_copied(bk):
