@@ -133,6 +133,7 @@ def test_centres_are_swapped_if_there_are_two_clusters_and_two_starts(bk):
 
     assert n_runs(2, 1) == 1
     assert n_runs(1, 3) == 3
+    assert n_runs(2, 2) > 2
     assert n_runs(2, 3) > 3
 
 

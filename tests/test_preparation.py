@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from specialk_gpu._result import ScaleWarning
 from specialk_gpu.io.rows import read_new_rows, read_rows
 from specialk_gpu.tables import frames
 from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.preparation import Preparation
 
 TEXT = "a,b,kind\n1,10,red\n2,,blue\n4,30,\n9,20,red\n"
 
@@ -232,6 +234,110 @@ def test_ten_texts_of_a_frame_or_more_that_all_differ_are_ids(texts, distinct):
     _, fault = frames._numbers(pd.Series([*texts, None]))
     assert (fault.distinct, fault.wrong, fault.blanks) == (distinct, len(texts), 1)
     assert fault.values == set(texts)
+
+
+def preparation_of_all_kinds(**changed):
+    """Columns a and b are numbers, c has categories, and i holds ids."""
+    content = {
+        "order": ["i", "a", "b", "c"],
+        "header": True,
+        "columns": ["a", "b", "c"],
+        "left_out": ["i"],
+        "id_column": "i",
+        "one_hot": {"c": ["x", "y", "z"]},
+        "missing": "median",
+        "medians": {"a": 1.0, "b": -sys.float_info.max},
+        "scale": "standard",
+        "center": {"a": 0, "b": 2.5},
+        "width": {"a": 1e-300, "b": 2},
+    }
+    return content | changed
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id_column": None},
+        {"header": False},
+        {"one_hot": {}, "scale": None, "center": {}, "width": {}, "missing": None, "medians": {}},
+        {"missing": "drop", "medians": {}},
+        {"missing": None, "medians": {}},
+        {"scale": "robust"},
+        {"scale": None, "center": {}, "width": {}},
+        {},
+    ],
+)
+def test_a_preparation_is_taken_as_it_was_saved(changed):
+    content = preparation_of_all_kinds(**changed)
+    found = Preparation.from_json(content)
+    assert found.to_json() == content
+    assert found.n_prepared == 5 - 2 * (content["one_hot"] == {})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"order": "iabc"},
+        {"order": ["i", "a", "b", "c", "c"]},
+        {"order": dict.fromkeys("iabc")},
+        {"order": ["i", "a", "b", "c", 1]},
+        {"columns": ["b", "a", "c"]},
+        {"columns": ["a", "b"]},
+        {"columns": ("a", "b", "c")},
+        {"left_out": []},
+        {"left_out": ["i", "a"]},
+        {"header": 1},
+        {"header": None},
+        {"id_column": "a"},
+        {"id_column": "other"},
+        {"one_hot": ["c"]},
+        {"one_hot": {"c": ["x", "x"]}},
+        {"one_hot": {"c": "xy"}},
+        {"one_hot": {"c": ["x"], "other": ["y"]}},
+        {"missing": "mean"},
+        {"missing": None},
+        {"missing": "drop"},
+        {"medians": {}},
+        {"medians": {"a": 1.0}},
+        {"medians": {"a": 1.0, "b": 1.0, "c": 1.0}},
+        {"medians": {"a": 1.0, "b": "1"}},
+        {"medians": {"a": 1.0, "b": math.inf}},
+        {"medians": {"a": 1.0, "b": math.nan}},
+        {"medians": [1.0, 2.0]},
+        {"scale": "much"},
+        {"scale": None},
+        {"center": {"a": 1.0}},
+        {"center": {"a": 1.0, "b": -math.inf}},
+        {"width": {"a": 1.0}},
+        {"width": {"a": 1.0, "b": 0}},
+        {"width": {"a": -1.0, "b": 1.0}},
+        {"other": 1},
+    ],
+)
+def test_a_preparation_that_contradicts_itself_is_refused(changed):
+    with pytest.raises(ValueError, match="what the model holds about its columns is damaged"):
+        Preparation.from_json(preparation_of_all_kinds(**changed))
+
+
+def test_a_preparation_lacks_nothing():
+    whole = preparation_of_all_kinds()
+    for wrong in (None, [], *({k: v for k, v in whole.items() if k != name} for name in whole)):
+        with pytest.raises(ValueError, match="what the model holds about its columns is damaged"):
+            Preparation.from_json(wrong)
+
+
+@pytest.mark.parametrize(
+    ("changed", "changes"),
+    [
+        ({"left_out": ["x"]}, True),
+        ({"one_hot": {"c": []}}, True),
+        ({"missing": "drop"}, True),
+        ({"scale": "robust"}, True),
+        ({}, False),
+    ],
+)
+def test_what_changes_rows_is_told(changed, changes):
+    assert Preparation(**changed).changes == changes
 
 
 def test_infinities_are_told_of_by_column(tmp_path):
