@@ -236,6 +236,12 @@ def test_ten_texts_of_a_frame_or_more_that_all_differ_are_ids(texts, distinct):
     assert fault.values == set(texts)
 
 
+def test_one_column_alone_is_advised_for_ids(tmp_path):
+    text = "a,b,x\n" + "".join(f"k{i},l{i},{i % 5}\n" for i in range(12))
+    with pytest.raises(ValueError, match=r"add --drop b --id-column a|add --id-column a --drop b"):
+        prepared(tmp_path / "x.csv", text)
+
+
 def preparation_of_all_kinds(**changed):
     """Columns a and b are numbers, c has categories, and i holds ids."""
     content = {

@@ -74,6 +74,82 @@ def test_decimal_commas_become_points_where_they_are_sure_to_be_decimal():
             text._with_points(mixed)
 
 
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["0,1,2", "5,6,7"], "they count from 0"),
+        (["1,2,3", "5,6,7"], "they count from 1"),
+        (["2,3,4", "5,6,7"], ""),
+        (["0,2", "5,6"], ""),
+        (["1900,2100", "1,2", "3,4"], "they look like years"),
+        (["1899,2100", "1,2", "3,4"], ""),
+        (["1900,2101", "1,2", "3,4"], ""),
+        (["2100,1900", "1,2", "3,4"], ""),
+        (["1900,1900", "1,2", "3,4"], ""),
+        (["1900,2000", "1950,1", "2,3"], "they look like years"),  # one cell of four below them
+        (["1900,2000", "1900,2100", "2,3"], ""),  # half of the cells
+        (["1900,2000", "1899,2101", "2,3"], "they look like years"),
+        (["3,5", "1.5,2.5"], "they alone have no decimals"),
+        (["3,5", "1.5,2"], ""),
+        (["3.5,5", "1.5,2.5"], ""),
+        (['"3","7"', "1,2", "5,6"], "they alone are quoted"),
+        (['"3","7"', '"1",2', "5,6"], ""),
+        (["3,7", "1,2"], ""),
+        (["0,1"], ""),
+    ],
+)
+def test_numbers_that_could_be_names_are_asked_about(lines, why):
+    if why:
+        with pytest.raises(ValueError, match=f"could be names or numbers: {why}; set header="):
+            dialect_of(lines, "csv", None)
+    else:
+        assert not dialect_of(lines, "csv", None).header
+    assert dialect_of(lines, "csv", header=True).header
+    assert not dialect_of(lines, "csv", header=False).header
+
+
+def column_of(*cells, commas=True):
+    column = text._Column()
+    column.add(cells, [*range(1, len(cells) + 1)], commas=commas)
+    return column, np.concatenate(column.blocks).tolist()
+
+
+def test_cells_of_a_column_become_numbers():
+    column, values = column_of("7", "1.5", "2.5")
+    assert (values, column.point, column.fault) == ([7, 1.5, 2.5], "1.5", text.Fault())
+    column, values = column_of("7", "1,5", "-2,25")
+    assert (values, column.point, column.comma, column.thousands) == (
+        [7, 1.5, -2.25],
+        "",
+        "1,5",
+        "",
+    )
+    column, values = column_of("1,234", "1,234,567", "2,345")
+    assert (values, column.comma) == ([1.234, 1.234567, 2.345], "")
+    assert column.thousands == "1,234,567"  # of most commas
+    column, values = column_of("x", "1.5", "", "y ", "x")
+    np.testing.assert_array_equal(values, [np.nan, 1.5, np.nan, np.nan, np.nan])
+    fault = column.fault
+    assert (fault.blanks, fault.wrong, fault.values) == (1, 3, {"x", "y"})
+    assert (fault.where, fault.example) == ("line 1, ", "x")
+    assert column_of("nan", "1")[0].fault.blanks == 1
+    assert column_of("1_000", "1")[0].fault.wrong == 1  # a number for Python alone
+    assert column_of("1,5", "2", commas=False)[0].fault.wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "large"),
+    [
+        (("99.9", "-99.9"), False),
+        (("100", "1"), True),
+        (("-100", "x"), True),
+        (("99.9", "x"), False),
+    ],
+)
+def test_numbers_from_a_hundred_on_are_large(cells, large):
+    assert column_of(*cells)[0].large == large
+
+
 def test_a_first_row_of_numbers_may_have_gaps_but_where_row_numbers_would_be():
     assert not dialect_of(["1,,3", "4,5,6"], "csv", None).header
     assert not dialect_of([",,", "4,5,6"], "csv", None).header
