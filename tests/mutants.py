@@ -7,6 +7,11 @@ reach which line, measured again for a file of tests when it changes, and a line
 run that was stopped goes on where it was, and `--again` repeats the mutants that lived. Mutants
 that no test can notice are listed, each with its reason, in `equivalent_mutants.toml`; they are
 not counted.
+
+Two shares are printed. `code` is the one that counts, and that `--least` is about. `tuned` are
+the numbers that modules name in capitals: benchmarks have set them, their neighbours are as right,
+and tests should rather not fix them. Numbers in capitals that have one right value are code: see
+`EXACT` in `mutations.py`.
 """
 
 import argparse
@@ -39,7 +44,7 @@ import pytest
 import scipy.sparse.linalg  # noqa: F401
 import sklearn.cluster  # noqa: F401
 from coverage import CoverageData
-from mutations import Mutant, mutants_of, swap
+from mutations import TUNED, Mutant, mutants_of, swap
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "specialk_gpu"
@@ -53,6 +58,7 @@ ROOMS = {
     "files": ["io/*.py", "tables/*.py"],
 }
 LEFT_OUT = {"bench", "baselines", "rivals", "selection_check", "docs", "plot", "datasets"}
+LEFT_OUT |= {"browser", "mutants"}
 EQUIVALENT = "tests/equivalent_mutants.toml"
 FIRST_SECONDS = 4.0
 NOT_SWAPPED = 71
@@ -170,6 +176,7 @@ def copy_of_repository(parent):
 def set_up(copies, kills=None, files=()):
     """Prepare a process of the pool: a copy of its own, and a fork that has collected the tests."""
     own.folder, own.kills = copy_of_repository(copies), kills
+    own.proven, own.unfit = set(), set()
     if files:
         here, there = multiprocessing.Pipe()
         own.requests = here
@@ -263,23 +270,45 @@ def tests_for(mutant, seconds, reaching, most):
 
 
 def try_mutant(task):
-    """Run a mutant against its tests; return its outcome, and what noticed it."""
+    """Run a mutant against its tests; return its outcome, and what noticed it.
+
+    A test that notices something for the first time is repeated without a mutant, after the same
+    tests as before. If it fails again, it is left out.
+    """
     mutant, chosen = task
+    started, none = time.monotonic(), Mutant(mutant.path, 1, 1, 0, 0, "", "none", "", "")
+    while True:
+        chosen = {name: s for name, s in chosen.items() if name not in own.unfit}
+        tests = sorted(chosen, key=lambda test: (chosen[test] / (1 + own.kills[test]), test))
+        order = {test: chosen[test] for test in tests}
+        outcome, test = attempt(mutant, order)
+        if test not in order or test in own.proven:
+            break
+        before = {name: order[name] for name in tests[: tests.index(test) + 1]}
+        own.proven.add(test)
+        if attempt(none, before)[0] == "survived":
+            break
+        print(f"left out, it fails without a mutant: {test}", flush=True)
+        own.unfit.add(test)
+    own.kills[test] += 1
+    return mutant, outcome, test, time.monotonic() - started
+
+
+def attempt(mutant, order):
+    """Run a mutant against tests in this order; return its outcome, and what noticed it."""
     path, report = own.folder / "repo" / mutant.path, own.folder / "test"
-    source, started = path.read_bytes(), time.monotonic()
+    source = path.read_bytes()
     path.write_bytes(mutant.apply(source))
     forget_compiled(path)
-    order = dict(sorted(chosen.items(), key=lambda x: (x[1] / (1 + own.kills[x[0]]), x[0])))
     own.requests.send((mutant, source, order))
     if (code := own.requests.recv()) == NOT_SWAPPED:
         code = run_anew(order, report)
     outcome = {0: "survived", -signal.SIGALRM: "timeout"}.get(code, "killed")
     test = report.read_text() if report.exists() and code else "" if not code else "(on import)"
-    own.kills[test] += 1
     path.write_bytes(source)
     forget_compiled(path)
     report.unlink(missing_ok=True)
-    return mutant, outcome, test, time.monotonic() - started
+    return outcome, test
 
 
 def forget_compiled(path):
@@ -355,16 +384,23 @@ def pool_of(processes, *arguments):
 
 
 def summarise(entries):
-    """Print how many mutants of each room were killed; return the share of all."""
-    for room in [*ROOMS, "all"]:
-        count = collections.Counter(e["outcome"] for e in entries if room in (e["room"], "all"))
+    """Print how many mutants were killed: in each room, in all code, and of tuned numbers."""
+    code, tuned = [], []
+    for entry in entries:
+        (tuned if entry["kind"] == TUNED else code).append(entry)
+    rows = {room: [e for e in code if e["room"] == room] for room in ROOMS}
+    rows |= {"code": code, "tuned": tuned}
+    shares = {}
+    for name, row in rows.items():
+        count = collections.Counter(entry["outcome"] for entry in row)
         if count:
-            share = 1 - count["survived"] / count.total()
+            shares[name] = 1 - count["survived"] / count.total()
             print(
-                f"{room:12} {count.total():5} mutants {count['killed']:5} killed"
-                f" {count['timeout']:4} out of time {count['survived']:4} survived {share:7.1%}"
+                f"{name:12} {count.total():5} mutants {count['killed']:5} killed"
+                f" {count['timeout']:4} out of time {count['survived']:4} survived"
+                f" {shares[name]:7.1%}"
             )
-    return share
+    return shares.get("code", 1.0)
 
 
 def main():
@@ -379,7 +415,7 @@ def main():
     parser.add_argument("--again", action="store_true", help="repeat the mutants that lived")
     parser.add_argument("--tests", nargs="+", choices=modules, default=sorted(default))
     parser.add_argument("--seconds", type=float, default=60.0, help="of tests for each mutant")
-    parser.add_argument("--least", type=float, default=0.0, help="fail below this share of killed")
+    parser.add_argument("--least", type=float, default=0.0, help="fail below this share of `code`")
     options = parser.parse_args()
     home = options.folder.resolve()
     (home / "map").mkdir(parents=True, exist_ok=True)
@@ -407,14 +443,8 @@ def main():
                 if entry["outcome"] == "survived":
                     place = f"{mutant.path}:{mutant.line}"
                     print(f"{place}: {mutant.before} -> {mutant.after}", flush=True)
-            noticed = {entry["test"] for entry in done.values()} & seconds.keys()
-            noticed = {test: seconds[test] for test in noticed if test.split("::")[0] in files}
-            none = Mutant(drawn[0].path, 1, 1, 0, 0, "", "none", "", "")
-            _, outcome, test, _ = pool.apply(try_mutant, ((none, noticed),))
-            if outcome != "survived":
-                print(f"{test} fails without a mutant: what it noticed is not known", flush=True)
-    if summarise([done[key(vars(mutant))] for mutant in drawn]) < options.least:
-        sys.exit(f"fewer than {options.least:.0%} were noticed")
+    if summarise([done[key(vars(m))] | {"kind": m.kind} for m in drawn]) < options.least:
+        sys.exit(f"fewer than {options.least:.0%} of the code's were noticed")
 
 
 if __name__ == "__main__":

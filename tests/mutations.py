@@ -6,6 +6,7 @@ import gc
 import inspect
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType, FunctionType
 
 COMPARISONS = {
@@ -45,6 +46,16 @@ PAIRS = [
 ]
 NAMES = dict(PAIRS) | {b: a for a, b in PAIRS}
 LARGE = 100
+TUNED = "tuned"  # the kind of every change of a number that a module names in capitals, but of
+EXACT = {  # these, which have one right value
+    "_schema.ARRAYS",
+    "_storage.FORMAT",
+    "arrays.GZIP_RATIO",
+    "arrays._IDX_DTYPES",
+    "knn.MAX_EDGES",
+    "precomputed.MOST",
+    "text.MOST_OF_GZIP",
+}
 
 
 @dataclass(frozen=True)
@@ -102,6 +113,16 @@ def is_text(node):
     )
 
 
+def names_of(assignment):
+    """Return the names that are given a value."""
+    targets = getattr(assignment, "targets", None) or [assignment.target]
+    return {name.id for target in targets for name in ast.walk(target) if is_stored(name)}
+
+
+def is_stored(node):
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+
+
 def removable(statement, *, last):
     """Say whether the function goes on, differently, without the statement."""
     return (
@@ -120,10 +141,11 @@ class Finder(ast.NodeVisitor):
         self.offsets = [0]
         for line in self.lines:
             self.offsets.append(self.offsets[-1] + len(line) + 1)
-        self.found = []
+        self.found, self.tuned = [], False
         self.visit(ast.parse(source))
 
     def add(self, kind, node, text):
+        kind = TUNED if self.tuned else kind
         start = self.offsets[node.lineno - 1] + node.col_offset
         end = self.offsets[node.end_lineno - 1] + node.end_col_offset
         first, last = self.offsets[node.lineno - 1], self.offsets[node.end_lineno] - 1
@@ -160,10 +182,25 @@ class Finder(ast.NodeVisitor):
                 self.add("removed", statement, "pass")
 
     def visit_keyword(self, node):
+        """Change what a keyword is given, except where no result can change.
+
+        That is so for `strict` of `zip`, as lengths agree, and where copies are made in addition.
+        """
+        without = node.arg == "copy" and ast.unparse(node.value) == "False"
+        if node.arg == "strict" or without:
+            return
         if node.arg == "axis":
             self.add("axis", node.value, "1" if ast.unparse(node.value) == "0" else "0")
         else:
             self.generic_visit(node)
+
+    def visit_Call(self, node):
+        """Leave out how many bytes a row takes: it decides the sizes of tiles alone."""
+        place = {"map_tiles": 3, "tile_rows": 1}.get(getattr(node.func, "id", ""))
+        without = [] if place is None else node.args[place : place + 1]
+        for child in ast.iter_child_nodes(node):
+            if child not in without:
+                self.visit(child)
 
     def visit_JoinedStr(self, node):
         """Leave out the words of messages."""
@@ -177,14 +214,20 @@ class Finder(ast.NodeVisitor):
             self.add("arithmetic", node, ast.unparse(changed))
         self.visit(node.value)
 
+    def visit_Module(self, node):
+        for statement in node.body:
+            assigns = isinstance(statement, ast.Assign | ast.AnnAssign)
+            names = names_of(statement) if assigns else set()
+            exact = {name for name in names if f"{Path(self.path).stem}.{name}" in EXACT}
+            self.tuned = bool(names) and all(map(str.isupper, names)) and not exact
+            self.visit(statement)
+        self.remove_statements(node, node.body)
+
     def visit_Assign(self, node):
-        names = {target.id for target in node.targets if isinstance(target, ast.Name)}
-        if not names & {"__all__", *self.skipped_names}:
+        if not names_of(node) & {"__all__", *self.skipped_names}:
             self.generic_visit(node)
 
-    def visit_AnnAssign(self, node):
-        if not (isinstance(node.target, ast.Name) and node.target.id in self.skipped_names):
-            self.generic_visit(node)
+    visit_AnnAssign = visit_Assign
 
     def visit_If(self, node):
         if ast.unparse(node.test) != "TYPE_CHECKING":

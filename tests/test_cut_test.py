@@ -17,7 +17,7 @@ from specialk_gpu.backend import get_backend
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import least_gap
-from specialk_gpu.selection.cuts import CERTAIN, Cuts
+from specialk_gpu.selection.cuts import CERTAIN, Cuts, heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (
     isolation_log_p,
     local_dimension,
@@ -262,6 +262,12 @@ def test_the_own_cuts_of_two_parts_are_not_mixed_up(bk):
     for rows, width in zip(parts, widths, strict=True):
         assert CutGraphs(graph_of(bk, W)).width(rows, wide=False) == width
     assert widths[0] != widths[1]
+
+
+@pytest.mark.parametrize("cut", [heaviest_cut, heaviest_cut_if_mixed])
+def test_two_rows_have_no_cut_inside(bk, cut):
+    assert cut(graph_of(bk, np.array([[0.0, 1], [1, 0]]))) == 0
+    assert cut(graph_of(bk, complete(3, 0))) > 0
 
 
 @pytest.mark.parametrize("loop", [0.1, 5.0])

@@ -1,5 +1,6 @@
 """Eigenpairs of graphs with known spectra: right, or flagged; never silently wrong."""
 
+import math
 import sys
 import tracemalloc
 from functools import cache, partial
@@ -280,6 +281,14 @@ def test_eigenvectors_live_on_single_components(bk, solver, size):
         np.testing.assert_allclose(
             bk.to_numpy(other.values), bk.to_numpy(found[0].values), atol=1e-12
         )
+
+
+def test_of_values_that_hardly_differ_the_larger_comes_first(bk):
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    values = np.array([1 + 1e-12, 1 + 2e-12, 1, 0.5, -0.2, 0.1])
+    A = Q * values @ Q.T
+    found = eigenpairs(csr(bk, (A + A.T) / 2), 3).values
+    np.testing.assert_allclose(bk.to_numpy(found) - 1, [2e-12, 1e-12, 0], atol=1e-14)
 
 
 def test_shuffled_rows_give_the_same_values(bk):
@@ -732,6 +741,99 @@ def test_panels_are_filled_up_to_rows_of_32_bytes_and_the_bits_stay(
     assert widths
     assert all(4 * own % 32 == 0 for own in widths)
     np.testing.assert_array_equal(*map(bk.to_numpy, found))
+
+
+@pytest.mark.parametrize("lowest", [-0.5, -1.0])
+@pytest.mark.parametrize("n_block", [100, 600])
+def test_the_spectrum_is_estimated_before_it_is_filtered(bk, n_block, lowest):
+    values = np.linspace(lowest, 2.0, 3000)
+    A = bk.as_float32(csr(bk, sparse.diags(values)))
+    rng = np.random.RandomState(0)
+    low, scale, cut = chebyshev._estimated_spectrum(bk, A, n_block, rng)
+    assert scale == pytest.approx(2, rel=0.01)
+    assert 1.01 * lowest - 0.1 < low <= lowest + 1e-4
+    assert cut == pytest.approx(np.sort(abs(values))[-n_block], rel=0.05)
+
+
+def test_the_estimate_of_few_rows_is_exact(bk):
+    values = np.r_[np.linspace(-0.9, 1, 12), [0.0] * 8]
+    A = csr(bk, sparse.diags(values))
+    low, scale, cut = chebyshev._estimated_spectrum(bk, A, 1, np.random.RandomState(0))
+    np.testing.assert_allclose([low, scale], [-0.9, 1], rtol=1e-6)
+    assert 0.8 < cut < 0.9991
+
+
+def test_values_that_are_known_bound_the_next():
+    theta, cut = chebyshev._known_magnitudes(4, 2.0, 0.7, None)
+    assert (theta.tolist(), cut) == ([2.0, 0.7, 0.7, 0.7], 0.7)
+    known = chebyshev.Known(np.array([1.5, -0.6]), None, 0.0)
+    theta, cut = chebyshev._known_magnitudes(4, 2.0, 0.7, known)
+    assert (theta.tolist(), cut) == ([1.5, -0.6, 0.6, 0.7], 0.999 * 0.6)
+    assert chebyshev._known_magnitudes(4, 2.0, 0.3, known)[1] == 0.3
+
+
+def test_the_filter_cuts_below_the_last_settled_value():
+    theta, norms = np.array([1.0, -0.9, 0.8, -0.7, 0.6, 0.5]), np.zeros(6)
+
+    def cut(*open_norms, scale=1.0):
+        norms[3:] = open_norms
+        return chebyshev._cut_below(theta, norms[2:], 3, scale, 0.65)
+
+    assert cut(1, 1, 1) == 0.65
+    assert cut(0.019, 1, 1) == 0.7  # a fifth of the gap to the third
+    assert cut(0.021, 0.039, 1) == 0.6
+    assert cut(0.021, 0.041, 0.059) == 0.5
+    assert cut(0.019, 0.041, 1, scale=2.0) == 0.65
+
+
+def test_what_a_filter_damps_and_lets_grow():
+    interval = filter.filter_interval(-0.2, 0.6, 1.0)
+    assert interval == pytest.approx((0.2, 0.4))
+    assert filter.filter_interval(0.3, 0.3, 5.0) == pytest.approx((0.3, 5e-4))  # a point
+    T = np.polynomial.Chebyshev.basis(40)
+    for value in (1.0, -0.7, 0.65):
+        expected = math.log(2 * abs(T((value - 0.2) / 0.4)))
+        assert 40 * interval.growth(value) == pytest.approx(expected)
+    assert interval.growth(0.3) == interval.growth(-0.2) == interval.growth(0.6) == 0
+
+
+def test_the_degree_is_what_is_needed_as_far_as_it_is_bearable():
+    interval, T = filter.filter_interval(-0.2, 0.6, 1.0), np.polynomial.Chebyshev.basis
+
+    def degree(top=1.0, last=0.8, reduction=1e4, bearable=(1e9, 1e9)):
+        return filter.filter_degree(interval, 1.5, top, last, reduction, bearable)
+
+    def grown(value, q):
+        return abs(T(q)((value - 0.2) / 0.4))
+
+    for reduction in (1.0, 1e2, 1e4):  # 20 times, at the last value
+        q = degree(reduction=reduction)
+        assert grown(0.8, q - 2) < 10 * reduction * 1.1 < 11 * grown(0.8, q)
+    assert degree(reduction=0.1) == degree(reduction=1)
+    for value, limit in ((1.0, (5.0, 1e9)), (1.5, (1e9, 5.0))):  # at the top, and at the scale
+        q = degree(bearable=limit)
+        assert grown(value, q) < math.exp(5) / 2 * 1.01 < grown(value, q + 1)
+    assert degree(last=0.6) == 1000
+    assert degree(bearable=(0.1, 0.1)) == 1
+
+
+@pytest.mark.parametrize("with_residuals", [False, True])
+@pytest.mark.parametrize("degree", [1, 2, 3, 6])
+def test_the_filter_is_a_chebyshev_polynomial(bk, degree, with_residuals):
+    rng, dense = np.random.default_rng(0), neighbour_graph(30, 3).toarray()
+    V, interval = rng.normal(size=(30, 5)), filter.filter_interval(-0.3, 0.5, 1.0)
+    V /= np.linalg.norm(V, axis=0)
+    theta = np.array([1.0, 0.7, 0.2, -0.1, -0.6])
+    values, basis = np.linalg.eigh(dense)
+    T = np.polynomial.Chebyshev.basis(degree)
+    expected = basis @ (T((values - 0.1) / 0.4)[:, None] * (basis.T @ V))
+    expected /= np.linalg.norm(expected, axis=0)
+    if with_residuals:  # divided by the value at theta, where this grows
+        expected[:, -1] *= np.sign(T((theta[-1] - 0.1) / 0.4))
+    residuals = bk.asarray(dense @ V - V * theta) if with_residuals else None
+    found = bk.asarray(V)
+    filter.apply_filter(bk, csr(bk, dense), found, residuals, theta, degree, interval)
+    np.testing.assert_allclose(bk.to_numpy(found), expected, atol=1e-12)
 
 
 # -- memory ---------------------------------------------------------------------------------------

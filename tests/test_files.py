@@ -15,7 +15,8 @@ from pyarrow import parquet
 from scipy import io, sparse
 
 from specialk_gpu.cli import main
-from specialk_gpu.io import text
+from specialk_gpu.io import arrays, text
+from specialk_gpu.io.arrays import check_sizes
 from specialk_gpu.io.files import read_idx, read_labels, read_matrix, write_labels
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -68,6 +69,39 @@ def parts_of(layout, **changed):
     names = {"coo": ("row", "col"), "dia": ("offsets",)}.get(layout, ("indices", "indptr"))
     parts = {name: getattr(matrix, name) for name in ("data", *names)}
     return parts | {"format": np.array(layout.encode()), "shape": np.array(W.shape)} | changed
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [(0x08, ">u1"), (0x09, ">i1"), (0x0B, ">i2"), (0x0C, ">i4"), (0x0D, ">f4"), (0x0E, ">f8")],
+)
+def test_idx_files_hold_numbers_of_six_types(tmp_path, code, kind):
+    values = np.array([[1, 2, 3], [100, 5, 6]], kind)
+    head = bytes([0, 0, code, 2]) + np.array([2, 3], ">u4").tobytes()
+    (tmp_path / "x.idx").write_bytes(head + values.tobytes())
+    found = read_idx(tmp_path / "x.idx")
+    assert found.dtype == np.dtype(kind).newbyteorder("=")
+    np.testing.assert_array_equal(found, values)
+    for wrong in (head[:2] + bytes([code + 16]) + head[3:], b"\1" + head[1:], b"\0\1" + head[2:]):
+        (tmp_path / "x.idx").write_bytes(wrong + values.tobytes())
+        with pytest.raises(ValueError, match="not an idx file, its first bytes are"):
+            read_idx(tmp_path / "x.idx")
+
+
+@pytest.mark.parametrize("n_entries", [0, 7])
+def test_a_sparse_matrix_is_at_most_so_large_as_its_entries_allow(n_entries):
+    most = 1_000_000 + 100 * n_entries
+    for shape in ((most, 3), (3, most)):
+        check_sizes(shape, n_entries)
+    for shape in ((most + 1, 3), (3, most + 1)):
+        with pytest.raises(ValueError, match=f"few, a side may be at most {most}"):
+            check_sizes(shape, n_entries)
+
+
+def test_what_is_compressed_holds_at_most_what_deflate_can():
+    arrays._check_promise(1032 * (10 + 64), 10)
+    with pytest.raises(ValueError, match="more than its 10 compressed bytes can hold"):
+        arrays._check_promise(1032 * (10 + 64) + 1, 10)
 
 
 def test_coordinates_may_be_one_array(tmp_path):
@@ -545,7 +579,7 @@ def test_indices_out_of_range_are_refused_in_every_layout(tmp_path, layout, valu
 
 @pytest.mark.parametrize("layout", ["csr", "csc", "bsr"])
 def test_row_pointers_that_fall_are_refused(tmp_path, layout):
-    matrix = W.asformat(layout)
+    matrix = W.asformat(layout, copy=True)
     matrix.indptr[2] = matrix.indptr[3] + 1
     sparse.save_npz(tmp_path / "w.npz", matrix)
     with pytest.raises(ValueError, match=r"cannot read .*w\.npz: "):

@@ -230,6 +230,7 @@ def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
 
 
 def test_a_graph_of_neighbours_beyond_32_bits_is_refused(bk, monkeypatch):
+    assert np.iinfo(np.int32).max == graph.MAX_EDGES
     monkeypatch.setattr(graph, "MAX_EDGES", 1000)
     with pytest.raises(MemoryError, match=r"200 rows has .* edges, more than the 1,000 .*`n_neigh"):
         knn_graph(readonly(bk, DATA["normal"]), 10)

@@ -466,7 +466,7 @@ def fitted():
             "got an object of type NAType in row 0, column 1: .*Fill",
         ),
         (
-            pl.DataFrame({"a": [[1, 2]] * 3, "b": 1}),
+            pl.DataFrame({"a": [[1, 2]] * 3, "b": [1] * 3}),
             TypeError,
             "of type ndarray in row 0, column 0",
         ),

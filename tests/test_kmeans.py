@@ -15,6 +15,7 @@ from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import centers, lloyd
 from specialk_gpu.lloyd import iterations as rounds
 from specialk_gpu.lloyd.kmeans import kmeans_batch
+from specialk_gpu.lloyd.seeding import kmeans_points
 
 module = importlib.import_module("specialk_gpu.lloyd.kmeans")
 
@@ -124,6 +125,16 @@ def test_the_best_of_restarts_and_swaps_is_returned(bk, seed):
     found = run(bk, NOISE, 9, n_init=4, random_state=seed)
     assert len(found.inertias) in range(4 + 2 * 2, 100, 2)  # restarts, and rounds of two swaps
     assert found.inertia == min(found.inertias)
+
+
+def test_centres_are_swapped_if_there_are_two_clusters_and_two_starts(bk):
+    def n_runs(k, n_init):
+        return len(run(bk, NOISE, k, n_init=n_init, random_state=0).inertias)
+
+    assert n_runs(2, 1) == 1
+    assert n_runs(1, 3) == 3
+    assert n_runs(2, 2) > 2
+    assert n_runs(2, 3) > 3
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -267,6 +278,17 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
     for rows, k, more in [(401, 6, {}), (400, 6, {}), (401, 6, {"n_init": 1}), (401, 65, {})]:
         run(bk, separated(2000)[0][-rows:], k, random_state=0, **more)
     assert searched == [100, 400, 401, 401]
+
+
+def test_after_a_sample_half_as_many_starts_come_from_all_rows(bk, monkeypatch):
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
+    starts, plus_plus = [], module.kmeans_plus_plus
+    monkeypatch.setattr(
+        module, "kmeans_plus_plus", lambda *a: starts.append(plus_plus(*a)) or starts[-1]
+    )
+    for n_init in (2, 7, 10):
+        run(bk, separated(2000)[0], 6, n_init=n_init, random_state=0)
+    assert [sizes.tolist() for _, sizes in starts] == [[6], [6] * 4, [6] * 5]
 
 
 def test_a_sample_with_fewer_distinct_rows_than_clusters_will_do(bk, monkeypatch):
@@ -498,6 +520,45 @@ def test_a_cluster_robbed_of_its_only_row_is_filled_again(bk):
     found = run(bk, [[0.0], [1], [100]], 3, init=[[[0.5], [150], [1e9]]], n_init=0)
     assert sorted(found.labels) == [0, 1, 2]
     assert found.inertia == 0
+
+
+@pytest.mark.parametrize("rest", [50, 0])
+def test_labels_that_are_not_those_of_their_centres_are_iterated_on(bk, rest):
+    points, labels = kmeans_points(bk, bk.asarray(NOISE)), np.arange(150) % 4
+    means = np.stack([NOISE[labels == c].mean(axis=0) for c in range(4)])[None]
+    wrong = rounds.Found(
+        np.array([4]),
+        bk.asarray(labels[None], dtype=np.int32),
+        bk.asarray(means),
+        used=np.zeros((1, 0), dtype=bool),
+        inertia=np.array([1.0]),
+        n_iter=np.array([5]),
+        converged=np.array([True]),
+    )
+    place = np.array([0])
+    found = rounds._settle_runs(points, wrong, place, place, 5 + rest, again=True)
+    assert found.converged.tolist() == [rest > 0]
+    if not rest:
+        assert found.n_iter.tolist() == [5]
+        return
+    expected = rounds.lloyd(points, bk.asarray(means), np.array([4]), rest)[0]
+    assert found.n_iter.tolist() == [5 + int(expected.n_iter[0])]
+    np.testing.assert_array_equal(*map(bk.to_numpy, (found.labels, expected.labels)))
+    np.testing.assert_array_equal(*map(bk.to_numpy, (found.centers, expected.centers)))
+    np.testing.assert_array_equal(found.inertia, expected.inertia)
+
+
+def test_runs_that_beat_no_goal_leave_no_clustering(bk):
+    points, centers = kmeans_points(bk, bk.asarray(NOISE)), NOISE[None, :4]
+    found, _ = rounds.lloyd(points, bk.asarray(centers), np.array([4]), 50, np.zeros(1))
+    assert [len(x) for x in found] == [0] * len(found)
+
+
+def test_a_run_is_given_up_if_it_is_behind_by_more_than_its_last_gains():
+    inertia, group = np.array([10.0, 16.0, 16.5, 3.0, 3.0]), np.array([0, 0, 0, 1, 1])
+    best, gain = np.array([np.inf, 2.0]), np.array([0.0, 2.0, 2.0, 0.1, 1.0])
+    behind = rounds._is_far_behind(inertia, group, best, 3.0, gain)
+    assert behind.tolist() == [False, False, True, True, False]
 
 
 def test_max_iter_warns_and_leaves_consistent_labels(bk):

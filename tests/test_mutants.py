@@ -4,9 +4,11 @@ import ast
 import gc
 import importlib
 import sys
+from pathlib import Path
 
 import pytest
-from mutations import mutants_of, swap
+from mutants import ROOT, all_mutants
+from mutations import EXACT, mutants_of, names_of, swap
 
 SOURCE = b'''"""One sentence, 1 + 1."""
 __all__ = ["f"]
@@ -21,7 +23,8 @@ def f(x: int, y=0.5, *, quiet=True):
     print(
         min(x, -y),
     )
-    return sum(x, axis=0)
+    map_tiles(x, y, zip(x, y, strict=True), 4 * x)
+    return sum(x, axis=0).astype(int, copy=False)
 '''
 CHANGES = {
     ("LIMIT: int = 3", "LIMIT: int = 4"),
@@ -43,7 +46,11 @@ CHANGES = {
     ("print( min(x, -y), )", "pass"),
     ("min(x, -y),", "max(x, -y),"),
     ("min(x, -y),", "min(x, y),"),
-    ("return sum(x, axis=0)", "return sum(x, axis=1)"),
+    ("map_tiles(x, y, zip(x, y, strict=True), 4 * x)", "pass"),
+    (
+        "return sum(x, axis=0).astype(int, copy=False)",
+        "return sum(x, axis=1).astype(int, copy=False)",
+    ),
 }
 
 
@@ -56,6 +63,29 @@ def test_every_change_is_made_once_and_no_line_moves():
         assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(SOURCE))
         assert changed.count(b"\n") == SOURCE.count(b"\n")
     assert len(mutants_of("f.py", SOURCE, ["LIMIT"])) == len(CHANGES) - 1
+
+
+def test_numbers_in_capitals_are_tuned_unless_they_are_named():
+    source = b"ONE, TWO = 1, 2\nFORMAT: int = 4\nseed = 5\nLOW = [7 for _ in range(8)]\n"
+    source += b"def f(x):\n    WIDE = 6\n    return WIDE\n"
+    kinds = {m.after: m.kind for m in mutants_of("a/_storage.py", source)}
+    tuned = ["ONE, TWO = 2, 2", "ONE, TWO = 1, 3", "LOW = [8 for _ in range(8)]"]
+    tuned += ["LOW = [7 for _ in range(9)]"]
+    code = ["FORMAT: int = 5", "seed = 6", "WIDE = 7"]
+    assert kinds == dict.fromkeys(tuned, "tuned") | dict.fromkeys(code, "constant")
+    (found,) = mutants_of("a/other.py", b"FORMAT = 4")
+    assert found.kind == "tuned"
+
+
+def test_exact_numbers_and_equivalent_mutants_are_there():
+    rooms, left_out = all_mutants()
+    assert left_out < rooms.keys()
+    exact = set()
+    for path in {mutant.path for mutant in rooms}:
+        for statement in ast.parse((ROOT / path).read_text()).body:
+            if isinstance(statement, ast.Assign):
+                exact |= {f"{Path(path).stem}.{name}" for name in names_of(statement)}
+    assert exact >= EXACT
 
 
 def test_a_loaded_function_gets_the_changed_code_and_a_loaded_constant_does_not(

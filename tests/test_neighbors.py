@@ -1,6 +1,7 @@
 """Exact neighbours: every index and every bit of every distance, against brute force."""
 
 import gc
+import math
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from specialk_gpu.backend import cpu
 from specialk_gpu.graph import host_search
 from specialk_gpu.graph import rows as found_rows
 from specialk_gpu.graph import search as exact
+from specialk_gpu.graph.distances import distance_bounds, principal_axes
 from specialk_gpu.graph.duplicates import duplicate_groups
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
 from specialk_gpu.graph.radius import count_within, list_within, pairs_within
@@ -229,6 +231,31 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
         check_against_brute_force(cpu, data, 10)
         assert ranks.pop() <= 31
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_what_is_multiplied_is_at_most_one_and_above_a_quarter(bk, monkeypatch, dtype):
+    X = normal(size=(300, 4))
+    X[150] = 1e9  # in one of many tiles
+    monkeypatch.setattr(bk, "tile_bytes", 4096)
+    found = distance_bounds(bk, bk.asarray(X), dtype)
+    assert 0.25 < np.abs(bk.to_numpy(found.base)).max() <= 1
+    assert math.frexp(found.scale)[0] == 0.5
+
+
+def test_axes_are_chosen_where_they_save_products_and_measured_pairs():
+    X = normal(size=(4000, 4)) @ normal(size=(4, 64))  # the bounds of 8 axes are the distances
+    assert principal_axes(cpu, X, 10).shape == (64, 8)
+    assert principal_axes(cpu, normal(size=(1000, 64)), 10) is None  # bounds say nothing
+    assert principal_axes(cpu, X[:, :47], 10) is None  # products are short as they are
+
+
+def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_result():
+    X, none = normal(size=(600, 3)), np.zeros(600, dtype=np.float32)  # 0 is below all distances
+    found = host_search.nearest_by_pairs(X, none[:, None], none, 1.0, 40)
+    distances, indices = nearest(X, 40)
+    np.testing.assert_array_equal(found[1], indices)
+    np.testing.assert_allclose(np.sqrt(found[0]), distances)
 
 
 def test_where_most_distances_are_alike_the_other_search_serves(monkeypatch):

@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -9,7 +10,9 @@ import pytest
 
 from specialk_gpu._result import ScaleWarning
 from specialk_gpu.io.rows import read_new_rows, read_rows
+from specialk_gpu.tables import frames
 from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.preparation import Preparation
 
 TEXT = "a,b,kind\n1,10,red\n2,,blue\n4,30,\n9,20,red\n"
 
@@ -199,6 +202,148 @@ def test_blanks_of_arrays_are_filled_or_told_of(tmp_path):
     assert read_new_rows(path, preparation, key=None, header=None).X.tolist() == found.X.tolist()
     with pytest.raises(ValueError, match="there are blanks, 1 in column '1'$"):
         read_new_rows(path, None, key=None, header=None)
+
+
+def test_a_graph_is_given_on_as_it_is(tmp_path):
+    np.save(tmp_path / "w.npy", [[0, np.nan], [np.nan, 0]])  # graphs are checked later
+    preparation, found = read_rows(tmp_path / "w.npy", Choice(), key=None, header=None, graph=True)
+    assert preparation is None
+    np.testing.assert_array_equal(found.X, [[0, np.nan], [np.nan, 0]])
+
+
+def test_row_numbers_of_new_rows_are_left_out(tmp_path):
+    preparation, _ = prepared(tmp_path / "x.csv", "a,b\n5,1\n3,2\n4,9\n", scale="standard")
+    (tmp_path / "new.csv").write_text(",a,b\n0,5,1\n1,3,2\n")
+    with pytest.warns(UserWarning, match="column 1 counts the rows and is left out"):
+        new = read_new_rows(tmp_path / "new.csv", preparation, key=None, header=None)
+    assert new.X.shape == (2, 2)
+
+
+@pytest.mark.parametrize("scale", ["standard", "robust"])
+def test_widths_beyond_float64_are_refused(tmp_path, scale):
+    text = "a,b\n" + "".join(f"{x},1\n" for x in ("1e308", "-1e308", "1.1e308", "-1.1e308"))
+    with pytest.raises(ValueError, match="column 'a' has entries that are infinite, or too large"):
+        prepared(tmp_path / "x.csv", text, scale=scale)
+
+
+@pytest.mark.parametrize(
+    ("texts", "distinct"),
+    [("abcdefghij", True), ("abcdefghi", False), ("abcdefghia", False), ("abcdefghi?", True)],
+)
+def test_ten_texts_of_a_frame_or_more_that_all_differ_are_ids(texts, distinct):
+    _, fault = frames._numbers(pd.Series([*texts, None]))
+    assert (fault.distinct, fault.wrong, fault.blanks) == (distinct, len(texts), 1)
+    assert fault.values == set(texts)
+
+
+def test_one_column_alone_is_advised_for_ids(tmp_path):
+    text = "a,b,x\n" + "".join(f"k{i},l{i},{i % 5}\n" for i in range(12))
+    with pytest.raises(ValueError, match=r"add --drop b --id-column a|add --id-column a --drop b"):
+        prepared(tmp_path / "x.csv", text)
+
+
+def preparation_of_all_kinds(**changed):
+    """Columns a and b are numbers, c has categories, and i holds ids."""
+    content = {
+        "order": ["i", "a", "b", "c"],
+        "header": True,
+        "columns": ["a", "b", "c"],
+        "left_out": ["i"],
+        "id_column": "i",
+        "one_hot": {"c": ["x", "y", "z"]},
+        "missing": "median",
+        "medians": {"a": 1.0, "b": -sys.float_info.max},
+        "scale": "standard",
+        "center": {"a": 0, "b": 2.5},
+        "width": {"a": 1e-300, "b": 2},
+    }
+    return content | changed
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"id_column": None},
+        {"header": False},
+        {"one_hot": {}, "scale": None, "center": {}, "width": {}, "missing": None, "medians": {}},
+        {"missing": "drop", "medians": {}},
+        {"missing": None, "medians": {}},
+        {"scale": "robust"},
+        {"scale": None, "center": {}, "width": {}},
+        {},
+    ],
+)
+def test_a_preparation_is_taken_as_it_was_saved(changed):
+    content = preparation_of_all_kinds(**changed)
+    found = Preparation.from_json(content)
+    assert found.to_json() == content
+    assert found.n_prepared == 5 - 2 * (content["one_hot"] == {})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"order": "iabc"},
+        {"order": ["i", "a", "b", "c", "c"]},
+        {"order": dict.fromkeys("iabc")},
+        {"order": ["i", "a", "b", "c", 1]},
+        {"columns": ["b", "a", "c"]},
+        {"columns": ["a", "b"]},
+        {"columns": ("a", "b", "c")},
+        {"left_out": []},
+        {"left_out": ["i", "a"]},
+        {"header": 1},
+        {"header": None},
+        {"id_column": "a"},
+        {"id_column": "other"},
+        {"one_hot": ["c"]},
+        {"one_hot": {"c": ["x", "x"]}},
+        {"one_hot": {"c": "xy"}},
+        {"one_hot": {"c": ["x"], "other": ["y"]}},
+        {"missing": "mean"},
+        {"missing": None},
+        {"missing": "drop"},
+        {"medians": {}},
+        {"medians": {"a": 1.0}},
+        {"medians": {"a": 1.0, "b": 1.0, "c": 1.0}},
+        {"medians": {"a": 1.0, "b": "1"}},
+        {"medians": {"a": 1.0, "b": math.inf}},
+        {"medians": {"a": 1.0, "b": math.nan}},
+        {"medians": [1.0, 2.0]},
+        {"scale": "much"},
+        {"scale": None},
+        {"center": {"a": 1.0}},
+        {"center": {"a": 1.0, "b": -math.inf}},
+        {"width": {"a": 1.0}},
+        {"width": {"a": 1.0, "b": 0}},
+        {"width": {"a": -1.0, "b": 1.0}},
+        {"other": 1},
+    ],
+)
+def test_a_preparation_that_contradicts_itself_is_refused(changed):
+    with pytest.raises(ValueError, match="what the model holds about its columns is damaged"):
+        Preparation.from_json(preparation_of_all_kinds(**changed))
+
+
+def test_a_preparation_lacks_nothing():
+    whole = preparation_of_all_kinds()
+    for wrong in (None, [], *({k: v for k, v in whole.items() if k != name} for name in whole)):
+        with pytest.raises(ValueError, match="what the model holds about its columns is damaged"):
+            Preparation.from_json(wrong)
+
+
+@pytest.mark.parametrize(
+    ("changed", "changes"),
+    [
+        ({"left_out": ["x"]}, True),
+        ({"one_hot": {"c": []}}, True),
+        ({"missing": "drop"}, True),
+        ({"scale": "robust"}, True),
+        ({}, False),
+    ],
+)
+def test_what_changes_rows_is_told(changed, changes):
+    assert Preparation(**changed).changes == changes
 
 
 def test_infinities_are_told_of_by_column(tmp_path):

@@ -23,7 +23,7 @@ from specialk_gpu import (
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection.cut_test import Gap
-from specialk_gpu.selection.fragments import RESOLUTIONS, finer_resolutions, resolutions
+from specialk_gpu.selection.fragments import RESOLUTIONS, Resolution, finer_resolutions, resolutions
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import prepare_walks
 
@@ -361,8 +361,10 @@ def test_polishing_gives_rows_to_the_cluster_around_them(bk):
     graph = prepare_walks(bk.sparse.csr_matrix(knn_graph(FOUR)))
     y = FOUR_Y.copy()
     y[::17] = (y[::17] + 1) % 4
-    labels, _ = polished(graph, bk.asarray(y, dtype=np.int32), 4)
-    np.testing.assert_array_equal(bk.to_numpy(labels), FOUR_Y)
+    y = bk.asarray(y, dtype=np.int32)
+    np.testing.assert_array_equal(bk.to_numpy(polished(graph, y, 4)[0]), FOUR_Y)
+    kept, _ = polished(graph, y, 4, kept=1.0)  # no cluster may lose a row
+    assert (bk.to_numpy(kept) != FOUR_Y).any()
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -383,8 +385,8 @@ def test_polishing_does_not_pull_touching_clusters_together(seed):
 
 
 def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
-    W = sparse.block_diag([np.ones((30, 30)), np.zeros((2, 2))], format="csr")
-    y = np.repeat([0, 1], [30, 2])
+    W = sparse.block_diag([np.ones((30, 30)), np.ones((20, 20)), np.zeros((2, 2))], format="csr")
+    y = np.repeat([0, 1, 0, 1], [30, 20, 1, 1])
     labels, shares = polished(
         prepare_walks(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2
     )
@@ -418,6 +420,9 @@ def test_where_many_clusters_are_found_the_graph_is_cut_finer():
     assert done[0].n_fragments >= 2 * 500
     assert finer_resolutions(list(RESOLUTIONS), 100_000, 8) == []
     assert finer_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
+    two = Resolution(signed=True, n_fragments=2)
+    assert finer_resolutions([two], 35, 2) == []
+    assert finer_resolutions([two], 36, 2) == [two._replace(n_fragments=3)]
 
 
 # -- sets whose answer is known -------------------------------------------------------------------

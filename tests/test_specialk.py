@@ -5,6 +5,7 @@ import importlib
 import inspect
 import logging
 import pickle
+import re
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
+import specialk_gpu
 from specialk_gpu import (
     CalibrationWarning,
     ConvergenceError,
@@ -33,10 +35,12 @@ from specialk_gpu import (
     eigenpairs,
     knn_graph,
 )
+from specialk_gpu._arguments import PARAMETERS
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._storage import OnDevice
 from specialk_gpu._validation import validate_input
 from specialk_gpu.backend import cpu, get_backend
+from specialk_gpu.lloyd.kmeans import kmeans_batch
 
 BLOBS, BLOBS_Y = make_blobs(180, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -292,6 +296,34 @@ def test_random_state_instance_is_consumed():
     assert first == fit(BLOBS, random_state=5, **settings).path_[0].inertia
     assert first != second
     assert rng.get_state()[2] != np.random.RandomState(5).get_state()[2]
+
+
+def defaults(function):
+    found = inspect.signature(function).parameters.values()
+    return {own.name: own.default for own in found if own.default is not own.empty}
+
+
+def test_functions_have_the_defaults_of_the_estimator():
+    """What differs with the criterion is what the help of the command line says."""
+    own = defaults(SpecialK) | {"alpha": 0.01, "max_clusters": 50}  # of the bound
+    assert "zz_top: 0.01)" in PARAMETERS["alpha"]["help"]
+    assert "zz_top: 50)" in PARAMETERS["max_clusters"]["help"]
+    names = set(specialk_gpu.__all__) - {"SpecialK"}
+    shared = [
+        {name: (value, own[name]) for name, value in defaults(function).items() if name in own}
+        for function in (getattr(specialk_gpu, name) for name in names)
+        if inspect.isfunction(function)
+    ]
+    assert len({name for each in shared for name in each}) > 12
+    assert all(ours == theirs for each in shared for ours, theirs in each.values())
+    batch = defaults(kmeans_batch)
+    assert {name: defaults(specialk_gpu.kmeans)[name] for name in ("n_init", "max_iter")} == {
+        name: batch[name] for name in ("n_init", "max_iter")
+    }
+    for name, option in PARAMETERS.items():  # where the help names a number, it is the default
+        number = re.search(r"\((?:zz_top: )?([\d.e-]+)[;)]", option["help"])
+        if number and defaults(SpecialK)[name] is not None:
+            assert float(number[1]) == defaults(SpecialK)[name]
 
 
 def test_default_seed_is_none_and_leaves_answers_on_clear_data_alone():

@@ -20,8 +20,8 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu._schema import check_model
-from specialk_gpu._storage import FORMAT, PARTS
+from specialk_gpu._schema import _check_labels, _check_values, check_model
+from specialk_gpu._storage import FORMAT, LONGEST, PARTS, _one_line
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -365,6 +365,47 @@ def test_values_are_taken_up_to_their_bounds(saved, name, taken, refused):
             check_model(arrays | {name: array}, content)
 
 
+@pytest.mark.parametrize(
+    ("name", "size", "least", "most"),
+    [
+        ("affinity_matrix_.indptr", "e", 0, None),
+        ("affinity_matrix_.indices", "u", 0, 8),
+        ("path_.labels", "m", 0, None),
+        ("_fit_labels", "k", 0, 8),
+        ("_distinct", "m", 0, 8),
+        ("_tree.leaf", "K", 0, 8),
+        ("_tree.children", "K", 0, None),
+        ("_tree.sizes", "m", 1, None),
+        ("_tree.first", "m", 0, 8),
+        ("labels_", "k", -1, 8),
+    ],
+)
+def test_whole_numbers_are_taken_up_to_their_bounds(name, size, least, most):
+    for value in (least, 8):
+        _check_values(name, np.array([value, 3]), {size: 9})
+    for value in (least - 1, *((9,) if most else ())):
+        with pytest.raises(ValueError, match=f"^{name} must"):
+            _check_values(name, np.array([value, 3]), {size: 9})
+
+
+def test_distances_to_neighbours_are_not_negative():
+    _check_values("_spacing", np.array([0.0, 1e300]), {})
+    for wrong in (-1e-300, np.nan, np.inf):
+        with pytest.raises(ValueError, match="^_spacing must"):
+            _check_values("_spacing", np.array([1.0, wrong]), {})
+
+
+def test_a_path_may_end_with_each_row_alone():
+    labels = np.arange(3)[None]
+    _check_labels([{"k": 3}], labels)
+    with pytest.raises(ValueError, match="k on the path must be at most 3 rows, got 4"):
+        _check_labels([{"k": 4}], labels)
+    with pytest.raises(ValueError, match="must be below k = 2, got 2"):
+        _check_labels([{"k": 2}], labels)
+    with pytest.raises(ValueError, match="path_ must have 1 steps, got 2"):
+        _check_labels([{"k": 2}, {"k": 3}], labels)
+
+
 def test_leaves_have_one_row_or_more(saved):
     arrays, content = saved
     sizes = arrays["_tree.sizes"]
@@ -390,6 +431,18 @@ def test_text_that_is_no_json_is_refused(tmp_path, saved):
         np.savez(path, **saved[0], content=np.array(text))
         with pytest.raises(ValueError, match="is not a model that was saved, or is damaged"):
             SpecialK.load(path)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_numbers_that_are_no_json_are_refused(tmp_path, saved, number):
+    arrays, content = saved
+    state = content["state"] | {"radius_": {"value": number}}  # null would do
+    assert "content must be JSON, got" in refusal(tmp_path, arrays, content | {"state": state})
+
+
+def test_a_long_message_is_cut():
+    assert _one_line("x" * LONGEST) == "x" * LONGEST
+    assert _one_line("x" * (LONGEST + 1)) == "x" * LONGEST + "..."
 
 
 def npy(array):

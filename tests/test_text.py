@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import io, sparse
 
-from specialk_gpu.io import matrix_market
+from specialk_gpu.io import matrix_market, text
+from specialk_gpu.io.dialect import dialect_of
 from specialk_gpu.io.files import read_matrix
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -64,6 +65,99 @@ def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
     with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'id'\).*header=True"):
         read_matrix(path)
     np.testing.assert_array_equal(read_matrix(path, header=True), [[5, 6, 7]])
+
+
+def test_decimal_commas_become_points_where_they_are_sure_to_be_decimal():
+    assert text._with_points("1,5;-2,25;3") == "1.5;-2.25;3"
+    for mixed in ("1,5;2.5", "1,234,567;2"):
+        with pytest.raises(ValueError, match="commas and points are mixed, or commas could"):
+            text._with_points(mixed)
+
+
+@pytest.mark.parametrize(
+    ("lines", "why"),
+    [
+        (["0,1,2", "5,6,7"], "they count from 0"),
+        (["1,2,3", "5,6,7"], "they count from 1"),
+        (["2,3,4", "5,6,7"], ""),
+        (["0,2", "5,6"], ""),
+        (["1900,2100", "1,2", "3,4"], "they look like years"),
+        (["1899,2100", "1,2", "3,4"], ""),
+        (["1900,2101", "1,2", "3,4"], ""),
+        (["2100,1900", "1,2", "3,4"], ""),
+        (["1900,1900", "1,2", "3,4"], ""),
+        (["1900,2000", "1950,1", "2,3"], "they look like years"),  # one cell of four below them
+        (["1900,2000", "1900,2100", "2,3"], ""),  # half of the cells
+        (["1900,2000", "1899,2101", "2,3"], "they look like years"),
+        (["3,5", "1.5,2.5"], "they alone have no decimals"),
+        (["3,5", "1.5,2"], ""),
+        (["3.5,5", "1.5,2.5"], ""),
+        (['"3","7"', "1,2", "5,6"], "they alone are quoted"),
+        (['"3","7"', '"1",2', "5,6"], ""),
+        (["3,7", "1,2"], ""),
+        (["0,1"], ""),
+    ],
+)
+def test_numbers_that_could_be_names_are_asked_about(lines, why):
+    if why:
+        with pytest.raises(ValueError, match=f"could be names or numbers: {why}; set header="):
+            dialect_of(lines, "csv", None)
+    else:
+        assert not dialect_of(lines, "csv", None).header
+    assert dialect_of(lines, "csv", header=True).header
+    assert not dialect_of(lines, "csv", header=False).header
+
+
+def column_of(*cells, commas=True):
+    column = text._Column()
+    column.add(cells, [*range(1, len(cells) + 1)], commas=commas)
+    return column, np.concatenate(column.blocks).tolist()
+
+
+def test_cells_of_a_column_become_numbers():
+    column, values = column_of("7", "1.5", "2.5")
+    assert (values, column.point, column.fault) == ([7, 1.5, 2.5], "1.5", text.Fault())
+    column, values = column_of("7", "1,5", "-2,25")
+    assert (values, column.point, column.comma, column.thousands) == (
+        [7, 1.5, -2.25],
+        "",
+        "1,5",
+        "",
+    )
+    column, values = column_of("1,234", "1,234,567", "2,345")
+    assert (values, column.comma) == ([1.234, 1.234567, 2.345], "")
+    assert column.thousands == "1,234,567"  # of most commas
+    column, values = column_of("x", "1.5", "", "y ", "x")
+    np.testing.assert_array_equal(values, [np.nan, 1.5, np.nan, np.nan, np.nan])
+    fault = column.fault
+    assert (fault.blanks, fault.wrong, fault.values) == (1, 3, {"x", "y"})
+    assert (fault.where, fault.example) == ("line 1, ", "x")
+    assert column_of("nan", "1")[0].fault.blanks == 1
+    assert column_of("1_000", "1")[0].fault.wrong == 1  # a number for Python alone
+    assert column_of("1,5", "2", commas=False)[0].fault.wrong == 1
+
+
+@pytest.mark.parametrize(
+    ("cells", "large"),
+    [
+        (("99.9", "-99.9"), False),
+        (("100", "1"), True),
+        (("-100", "x"), True),
+        (("99.9", "x"), False),
+    ],
+)
+def test_numbers_from_a_hundred_on_are_large(cells, large):
+    assert column_of(*cells)[0].large == large
+
+
+def test_a_first_row_of_numbers_may_have_gaps_but_where_row_numbers_would_be():
+    assert not dialect_of(["1,,3", "4,5,6"], "csv", None).header
+    assert not dialect_of([",,", "4,5,6"], "csv", None).header
+    assert dialect_of([",0,1", "0,5,6", "1,7,8"], "csv", None).header
+    with pytest.raises(ValueError, match="its first row mixes numbers and blanks"):
+        dialect_of([",2,3", "4,5,6"], "csv", None)
+    with pytest.raises(ValueError, match=r"mixes numbers and names \(such as 'x'\)"):
+        dialect_of(["1,,x", "4,5,6"], "csv", None)
 
 
 def test_single_column_and_single_row_stay_two_dimensional(tmp_path):
@@ -150,6 +244,19 @@ def test_decimal_commas_elsewhere_make_commas_decimal_beside_small_numbers(tmp_p
     assert read_matrix(path).tolist() == [[1.149, 0.5], [99, 2], [-2.001, 3]]
 
 
+def test_names_of_rows_without_a_name_of_their_own_speak_for_a_separator(tmp_path):
+    path = write_text(tmp_path / "x.csv", "a;b\nr1;1,5;2,5\nr2;3,5;4,5\nr3;5,5;6,5\n")
+    with pytest.warns(UserWarning, match="column 1 "):
+        found = read_matrix(path)
+    np.testing.assert_array_equal(found, [[1.5, 2.5], [3.5, 4.5], [5.5, 6.5]])
+
+
+@pytest.mark.parametrize("text", ["a,b\n1,2\n1,2,3\n", "sep=;\na\n1\n1;2\n"])
+def test_decimal_commas_are_not_advised_where_there_can_be_none(tmp_path, text):
+    with pytest.raises(ValueError, match=r"columns, expected \d \(separated by '[,;]'\)$"):
+        read_matrix(write_text(tmp_path / "x.csv", text))
+
+
 @pytest.mark.parametrize("name", ["w.mtx", "w.mtx.gz"])
 @pytest.mark.parametrize("symmetry", ["general", "symmetric"])
 def test_sparse_matrix_market_comes_back_as_csr(tmp_path, name, symmetry):
@@ -197,6 +304,9 @@ def test_matrix_market_has_columns_beyond_32_bits(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("1 1 1\n1 1 1\n", "first line is not a Matrix Market banner"),
+        (f"{BANNER} coordinate real\n1 1 0\n", "first line is not a Matrix Market banner"),
+        ("%%MatrixMarket vector array real general\n1 1\n1\n", "is not a Matrix Market banner"),
         (f"{BANNER} coordinate complex general\n1 1 0\n", "got coordinate complex general"),
         (f"{BANNER} coordinate real hermitian\n1 1 0\n", "got coordinate real hermitian"),
         (f"{BANNER} coordinate real symmetric\n2 3 0\n", "'2 3 0' is not the sizes of a symmetric"),

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from scipy.stats import binom, kstest
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
@@ -95,6 +96,12 @@ def test_counts_are_their_definition(bk, k):
     np.testing.assert_array_equal(counts[1], counts_by_definition(X, y, half, 1, 0))
 
 
+def test_of_no_pairs_nothing_is_counted(bk):
+    found = valleys_of(bk, *two(2, 4))
+    none = np.empty((0, 2), dtype=np.int64)
+    assert found.counts(none, np.arange(2)).shape == (0, 2, 96)
+
+
 def test_rows_beyond_the_ends_of_the_line_are_not_counted(bk):
     rng, y = np.random.default_rng(0), np.repeat([0, 1], 750)
     X = np.c_[rng.normal(size=1500) + 4 * y, np.zeros(1500)]
@@ -125,6 +132,63 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     chance = 10 * SHALLOW / (10 * SHALLOW + 16)
     assert 70 < n_beside <= 48 + 32
     assert p == pytest.approx(binom.cdf(n_rows, n_rows + n_beside, chance), rel=1e-9)
+
+
+def windows_by_definition(counts, width):
+    """Rows in windows, averaged over those moved by up to 7 bins; the ends are repeated."""
+    found = [counts[i : i + width].sum() for i in range(97 - width)]
+    near = [np.clip(np.arange(i - 7, i + 8), 0, 96 - width) for i in range(97 - width)]
+    return np.array([np.mean([found[j] for j in own]) for own in near])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_windows_are_where_a_valley_is_deepest_below_its_lower_side(bk, seed):
+    rng = np.random.default_rng(seed)
+    peaks = rng.uniform([10, 40], [50, 86])
+    counts = rng.poisson(sum(30 * np.exp(-(((np.arange(96) - p) / 8) ** 2)) for p in peaks) + 0.2)
+    side, valley = (windows_by_definition(counts, width) for width in (16, 10))
+    depth = {
+        i: math.sqrt(10 / 16 * min(side[: i - 15].max(), side[i + 10 :].max()))
+        - math.sqrt(valley[i])
+        for i in range(32, 55)  # the valley lies between the means, from bin 32 to bin 64
+    }
+    start = max(depth, key=depth.get)
+    expected = [start, side[: start - 15].argmax(), start + 10 + side[start + 10 :].argmax()]
+    xp_counts = bk.asarray(counts[None].astype(float))
+    found = [int(x[0]) for x in valleys._valley_windows(xp_counts)]
+    np.testing.assert_allclose(bk.to_numpy(valleys._rows_in_window(xp_counts, 16))[0], side)
+    assert found == expected
+
+
+def bent_by_definition(Y, place, sizes):
+    """The offset by the inverse of the covariance, the widest direction by a pencil."""
+    line = [np.polyval(np.polyfit(place, column, 1), place) for column in Y.T]
+    valley, left, right = np.split(Y - np.transpose(line), np.cumsum(sizes)[:-1])
+    cov = [np.atleast_2d(np.cov(x.T, bias=True)) for x in (valley, left, right)]
+    both = cov[0] + (cov[1] + cov[2]) / 2
+    offset = valley.mean(axis=0) - (left.mean(axis=0) + right.mean(axis=0)) / 2
+    squared = offset @ np.linalg.solve(both, offset) - Y.shape[1] / (2 * len(valley))
+    shares, directions = eigh(cov[0], both)
+    along = (valley - valley.mean(axis=0) + offset) @ directions[:, -1]
+    n_near = (abs(along) <= 0.5 * math.sqrt(shares[-1])).sum()
+    return squared > 0.8**2, n_near < 0.15 * len(valley) - 1
+
+
+def test_a_pair_is_bent_by_its_definition():
+    told = []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        d, sizes = int(rng.integers(1, 4)), rng.integers(20, 60, size=3)
+        Y, place = rng.normal(size=(sizes.sum(), d)), np.repeat([0.0, -1.0, 1.2], sizes)
+        place += rng.uniform(-0.3, 0.3, size=len(place))
+        Y += np.outer(place, rng.normal(size=d)) + 3
+        Y[: sizes[0], 0] += rng.uniform(0.5, 2)  # to one side
+        if seed % 2:  # all around
+            Y[: sizes[0], 0] -= 1.2
+            Y[: sizes[0], 0] += rng.uniform(1, 4) * rng.choice([-1, 1], size=sizes[0])
+        told.append(bent_by_definition(Y, place, sizes))
+        assert valleys._is_bent(Y, place, sizes) == any(told[-1])
+    assert {tuple(map(bool, x)) for x in told} == {(a, b) for a in (0, 1) for b in (0, 1)}
 
 
 def test_a_peak_of_each_half_on_another_side_is_no_valley():
@@ -185,6 +249,18 @@ def test_two_gaussians_are_not_bent(bk, d):
         assert not is_bent(bk, *two(d, 4, seed=seed))
 
 
+@pytest.mark.parametrize(("n_near", "bent"), [(13, True), (14, False)])
+def test_a_pair_is_bent_if_few_rows_of_the_valley_are_in_its_middle(n_near, bent):
+    assert 0.15 * 100 - 1 == 14  # of 100 rows
+    valley = np.sign(np.arange(100) - (100 - n_near) // 2 - 0.5)  # on both sides of the line
+    valley[:n_near] = 0
+    valley[n_near:] = np.tile([-1, 1], 50)[: 100 - n_near]
+    side = np.tile([-0.1, 0.1], 25)
+    Y = np.concatenate([valley, side, side])[:, None]
+    place = np.repeat([0.0, -1, 1], [100, 50, 50])
+    assert valleys._is_bent(Y, place, np.array([100, 50, 50])) == bent
+
+
 def test_a_valley_that_has_to_be_deeper_is_less_probable(bk):
     X, y = two(2, 4)
     assert log_p(bk, X, y) < log_p(bk, X, y, deep=EVER)
@@ -231,6 +307,7 @@ def test_the_local_dimension_of_a_ball_is_not_above_its_own(d):
     assert d / 2 < local_dimension(distances, most=9.0) < 1.1 * d
     assert local_dimension(distances) <= 1.5
     assert local_dimension(np.zeros((5, 5))) == 1
+    assert local_dimension(1 - np.eye(5)) == 1  # all equally far
 
 
 @pytest.mark.parametrize("scale", [2.0**-830, 2.0**660])
@@ -255,6 +332,14 @@ def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
     order = rng.permutation(2000)
     np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X[order]))), found[order])
     np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X * 4))), found * 4)
+
+
+def test_equal_columns_are_spread_each_for_itself(bk):
+    rng = np.random.default_rng(0)  # where a value goes depends on the whole row
+    c, rows = rng.integers(3, size=2000).astype(float), rng.normal(size=2000)
+    moved = bk.to_numpy(spread_values(bk.asarray(np.column_stack([c, c, c, rows])))) - c[:, None]
+    away = np.corrcoef(moved[:, :3].T)[np.triu_indices(3, 1)]
+    assert abs(away).max() < 4 / 2000**0.5
 
 
 def test_rows_without_discrete_columns_are_not_copied(bk):

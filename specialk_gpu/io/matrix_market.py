@@ -92,7 +92,7 @@ def _check_length(path: Path, expected: tuple[int, int], sizes: str) -> None:
     most = path.stat().st_size
     if path.suffix.lower() == ".gz":
         most = MOST_OF_GZIP[0] + MOST_OF_GZIP[1] * most
-    if 2 * math.prod(expected) > most + 1:  # a number and what follows it, but for the last
+    if 2 * math.prod(expected) > most:  # a number and what follows it; its header is longer
         msg = f"it is too short for {expected[0]} lines of {expected[1]} numbers, which the sizes "
         msg += f"{sizes!r} promise"
         raise ValueError(msg)

@@ -241,7 +241,7 @@ def largest_bounds(
         if not (values.size and np.isfinite(values).all()):
             largest.append((math.nan if values.size else -math.inf, None))
             continue
-        if n_pairs is not None and n_pairs < values.size:
+        if n_pairs is not None:
             chosen = np.sort(np.argsort(-own[1], kind="stable")[:n_pairs])
             pair, values = pair[:, chosen], values[chosen]
         worst = int(np.argmax(values))

@@ -268,7 +268,7 @@ def _within_range(bk: Backend, W: Sparse) -> tuple[Sparse, int]:
     if smallest == 0:
         W = W.copy()
         W.eliminate_zeros()
-    if largest == 0 or 1e-15 < largest < 1e15:
+    if 1e-15 < largest < 1e15:
         return W, 0
     exponent = math.frexp(largest)[1]
     content = _times_power(W.data, -exponent), W.indices, W.indptr

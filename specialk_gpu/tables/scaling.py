@@ -45,7 +45,8 @@ def scale_of(column: np.ndarray, name: str, how: str) -> tuple[float, float]:
     ValueError
         If the entries are so large or so small that their squares leave float64.
     """
-    center, width = _center_and_width(_known(column).astype(np.float64), how)
+    with np.errstate(all="ignore"):  # such widths are refused
+        center, width = _center_and_width(_known(column).astype(np.float64), how)
     if not (math.isfinite(center) and 0 < width < math.inf):
         msg = f"column {name!r} has entries that are infinite, or too large or too small to be "
         msg += f"scaled; add {option('--drop', [name])}"
@@ -58,8 +59,7 @@ def _center_and_width(column: np.ndarray, how: str) -> tuple[float, float]:
         return 0.0, 1.0
     if column.min() == column.max():  # its standard deviation may be a rounding error
         return float(column[0]), 1.0
-    with np.errstate(all="ignore"):  # such widths are refused
-        mean, deviation = float(column.mean()), float(column.std())
+    mean, deviation = float(column.mean()), float(column.std())
     if how == "standard":
         return mean, deviation
     low, middle, high = np.percentile(column, [25, 50, 75])
