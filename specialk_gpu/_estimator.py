@@ -191,7 +191,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     --------
     >>> from sklearn.datasets import make_blobs
     >>> from specialk_gpu import SpecialK
-    >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+    >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
     >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
     >>> model.n_clusters_
     3

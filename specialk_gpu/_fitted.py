@@ -108,10 +108,10 @@ class Fitted:
         --------
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> [int((model.labels_at(2) == c).sum()) for c in range(2)]
-        [400, 200]
+        [200, 100]
         """
         check_is_fitted(self, "labels_")
         labels = self._level(k)

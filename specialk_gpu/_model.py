@@ -64,7 +64,7 @@ class FittedModel(Refitting, Account):
         --------
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> labels = SpecialK(backend="numpy", random_state=0).fit_predict(X)
         >>> int(labels.max()) + 1
         3
@@ -103,7 +103,7 @@ class FittedModel(Refitting, Account):
         --------
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> bool((model.predict(X) == model.labels_).all())
         True
@@ -145,7 +145,7 @@ class FittedModel(Refitting, Account):
         --------
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> model.predict_proba([(9, 1), (4.5, 0)]).sum(axis=1)
         array([1., 1.])
@@ -244,7 +244,7 @@ class FittedModel(Refitting, Account):
         >>> from pathlib import Path
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(Path(folder, "model.npz"))
@@ -289,7 +289,7 @@ class FittedModel(Refitting, Account):
         >>> from pathlib import Path
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     model.save(Path(folder, "model.npz"))

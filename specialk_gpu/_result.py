@@ -155,7 +155,7 @@ class SelectionPath(tuple[Candidate, ...]):
         --------
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> model.path_.to_frame()["k"].tolist()[:4]
         [1, 2, 3, 4]

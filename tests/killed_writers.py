@@ -17,7 +17,7 @@ from specialk_gpu import SpecialK
 from specialk_gpu._writing import write_text
 from specialk_gpu.io import read_labels, write_labels
 
-N = 200_000
+N = 50_000
 
 
 def models():

@@ -4,7 +4,7 @@ import fuzz
 import pytest
 
 
-@pytest.mark.parametrize("first", range(0, 400, 50))
+@pytest.mark.parametrize("first", range(0, 200, 50))
 def test_fits_of_random_inputs_end_with_a_documented_error_or_a_sound_result(first):
     found = {seed: fuzz.fault(seed) for seed in range(first, first + 50)}
     assert not {seed: text for seed, text in found.items() if text}

@@ -3,6 +3,7 @@
 On a library that does not look, some of these end the process. So they are tried in another one.
 """
 
+import functools
 import itertools
 import json
 import re
@@ -131,12 +132,12 @@ VALUES = {
 }
 
 
-def predict(W):
+@functools.cache
+def fitted():
     model = SpecialK(affinity="precomputed", backend="numpy", n_clusters=2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(BLOCK)
-    return model.predict(W)
+        return model.fit(BLOCK)
 
 
 class Cells:
@@ -149,7 +150,7 @@ class Cells:
 DOORS = {
     "affinity_matrix": affinity_matrix,
     "fit": lambda W: SpecialK(affinity="precomputed", backend="numpy").fit(W),
-    "predict": predict,
+    "predict": lambda W: fitted().predict(W),
     "eigenpairs": lambda W: eigenpairs(W, 3),
     "cut_test": lambda W: cut_test(W, LABELS),
     "tl": lambda W: specialk(Cells(W), obsp="connectivities"),

@@ -220,7 +220,7 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
 
 def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
     choose(monkeypatch, "pairs")
-    X = (normal(size=(1500, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
+    X = (normal(size=(800, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
     ranks = []
 
     def spy(X, base, *rest):

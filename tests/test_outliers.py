@@ -1,10 +1,10 @@
 """Outliers: their scores, by definition and where they are known, and the label -1."""
 
 import pickle
-import warnings
 
 import numpy as np
 import pytest
+from fits import fit
 from sklearn.datasets import make_blobs
 from sklearn.metrics import roc_auc_score
 from sklearn.neighbors import NearestNeighbors
@@ -21,13 +21,6 @@ NOISY = np.concatenate([BLOBS, PLANTED, FAR])
 
 def host(bk, x):
     return bk.to_numpy(bk.asarray(x))
-
-
-def fit(X, bk=None, **settings):
-    settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**settings).fit(X)
 
 
 def scores_by_definition(X, labels, n_neighbors):

@@ -1,8 +1,8 @@
 """Pictures: what is drawn is what the model holds."""
 
 import math
-import warnings
 
+import fits
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -22,10 +22,7 @@ DIGITS = load_digits().data[:400]
 
 
 def fit(X, **settings):
-    settings = {"backend": "numpy", "random_state": 0, "max_clusters": 5, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(full_path=True, **settings).fit(X)
+    return fits.fit(X, **{"full_path": True, "max_clusters": 5, **settings})
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
+from fits import fit
 from oracles import sq_distances
 from scipy import sparse
 from sklearn.datasets import load_digits, make_blobs, make_moons
@@ -27,13 +28,6 @@ CASES = {
     "copies": (np.repeat(normal(size=(8, 2)), 20, axis=0), normal(size=(9, 2))),
     "fewer": (normal(size=(6, 2)), normal(size=(1, 2))),
 }
-
-
-def fit(X, bk=None, **settings):
-    settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**settings).fit(X)
 
 
 # -- neighbours among other rows ------------------------------------------------------------------

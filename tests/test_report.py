@@ -3,9 +3,9 @@
 import html
 import json
 import re
-import warnings
 from html.parser import HTMLParser
 
+import fits
 import numpy as np
 import pandas as pd
 import pytest
@@ -32,11 +32,7 @@ VOID = {"meta", "link", "br", "hr", "img", "input"}
 
 
 def fit(X, **settings):
-    settings = {"backend": "numpy", "random_state": 0, "full_path": True, **settings}
-    settings = {"max_clusters": 6, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**settings).fit(X)
+    return fits.fit(X, **{"full_path": True, "max_clusters": 6, **settings})
 
 
 class Page(HTMLParser):

@@ -2,8 +2,8 @@
 
 import math
 import warnings
-from functools import cache
 
+import fits
 import numpy as np
 import pytest
 from scipy import sparse
@@ -45,10 +45,9 @@ def fit_on(bk, X, **settings):
 
 
 def on_host(X, **settings):
-    return fit(X, backend="numpy", **settings)
+    return fits.fit(X, **settings)
 
 
-@cache
 def four():
     return on_host(FOUR)
 

@@ -1,10 +1,9 @@
 """How steady clusters are: known answers, and Jaccard indices by their definition."""
 
-import warnings
-
 import matplotlib as mpl
 import numpy as np
 import pytest
+from fits import fit
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
@@ -18,12 +17,6 @@ mpl.use("agg")
 BLOBS, Y = make_blobs([35, 30, 25], centers=[(0, 0), (30, 0), (0, 30)], random_state=0)
 ONE = np.random.default_rng(0).normal(size=(90, 2))
 KINDS = ["random_state", "order", "n_neighbors", "sample"]
-
-
-def fit(X, **settings):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**{"backend": "numpy", "random_state": 0, **settings}).fit(X)
 
 
 def jaccard(labels, found, c):

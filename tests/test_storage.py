@@ -15,6 +15,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from fits import fit
 from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
@@ -24,13 +25,6 @@ from specialk_gpu._schema import _check_labels, _check_values, check_model
 from specialk_gpu._storage import FORMAT, LONGEST, PARTS, _one_line
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
-
-
-def fit(X, **settings):
-    settings = {"backend": "numpy", "random_state": 0, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**settings).fit(X)
 
 
 @cache

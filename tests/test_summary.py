@@ -1,6 +1,5 @@
 """The summary of clusters, against pandas and scipy; and accounts for terminals and notebooks."""
 
-import warnings
 from html.parser import HTMLParser
 
 import numpy as np
@@ -8,6 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from fits import fit
 from scipy import sparse
 from scipy.stats import chi2_contingency, kruskal, mannwhitneyu
 from sklearn.datasets import make_blobs
@@ -17,13 +17,6 @@ from specialk_gpu import SpecialK, knn_graph
 
 CENTERS = [(0, 0, 0), (9, 0, 0), (0, 9, 0)]
 BLOBS, _ = make_blobs([200, 150, 100], centers=CENTERS, random_state=0)
-
-
-def fit(X, bk=None, **settings):
-    settings = {"backend": "numpy" if bk is None else bk.name, "random_state": 0, **settings}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**settings).fit(X)
 
 
 @pytest.fixture(scope="module")

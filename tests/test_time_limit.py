@@ -24,7 +24,7 @@ LIMIT = 10.0
 CENTERS = 8 * np.array([(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)])
 rng = np.random.default_rng(0)
 NOISE = rng.normal(size=(400, 2))
-BLOBS = CENTERS[np.arange(600) % 5] + rng.normal(size=(600, 2))
+BLOBS = CENTERS[np.arange(300) % 5] + rng.normal(size=(300, 2))
 
 
 class Clock:

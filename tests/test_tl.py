@@ -8,13 +8,14 @@ import anndata
 import numpy as np
 import pandas as pd
 import pytest
+from fits import fit
 from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import kneighbors_graph
 
 import specialk_gpu
-from specialk_gpu import SpecialK, knn_graph
+from specialk_gpu import knn_graph
 
 BLOBS, KINDS = make_blobs(240, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -27,12 +28,6 @@ def cells(**uns):
     adata.uns["neighbors"] = {"connectivities_key": "connectivities"}
     adata.uns.update(uns)
     return adata
-
-
-def fitted(X, **settings):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return SpecialK(**{"backend": "numpy", "random_state": 0, **settings}).fit(X)
 
 
 def run(adata, **settings):
@@ -49,7 +44,7 @@ def written(adata, tmp_path):
 def test_labels_and_path_are_written(tmp_path):
     adata = cells()
     assert run(adata) is None
-    model = fitted(knn_graph(BLOBS), affinity="precomputed")
+    model = fit(knn_graph(BLOBS), affinity="precomputed")
     labels = adata.obs["specialk"]
     assert labels.cat.categories.tolist() == ["0", "1", "2"]
     assert labels.astype(int).tolist() == model.labels_.tolist()
@@ -83,7 +78,7 @@ def test_the_graph_is_normalised_and_left_as_it_is():
     for normalize in (True, False):
         run(adata, normalize=normalize, key_added="k", max_clusters=6, full_path=True)
         settings = {"max_clusters": 6, "full_path": True, "normalize": normalize}
-        model = fitted(before, affinity="precomputed", **settings)
+        model = fit(before, affinity="precomputed", **settings)
         assert adata.obs["k"].astype(int).tolist() == model.labels_.tolist()
         np.testing.assert_array_equal(adata.uns["k"]["path"]["log_p"], model.path_.to_frame().log_p)
         same = adata.uns["k"]["path"].equals(adata.uns["specialk"]["path"])
@@ -113,7 +108,7 @@ def test_a_representation_is_clustered_by_its_rows(kind):
     if kind == "frame":
         adata.obsm["X_pca"] = pd.DataFrame(adata.obsm["X_pca"], adata.obs_names, ["a", "b", "c"])
     run(adata, use_rep=rep, n_neighbors=12)
-    model = fitted(BLOBS if rep == "X" else BLOBS[:, ::-1].copy(), n_neighbors=12)
+    model = fit(BLOBS if rep == "X" else BLOBS[:, ::-1].copy(), n_neighbors=12)
     assert adata.obs["specialk"].astype(int).tolist() == model.labels_.tolist()
     params = adata.uns["specialk"]["params"]
     assert (params["use_rep"], params["n_neighbors"]) == (rep, 12)
@@ -132,7 +127,7 @@ def test_some_clusters_are_divided_again(use_rep, tmp_path):
     W = adata.obsp["connectivities"].tocsr()[inside][:, inside]
     part = BLOBS[inside] if use_rep else W
     settings = {} if use_rep else {"affinity": "precomputed", "normalize": True}
-    labels = fitted(part, **settings).labels_
+    labels = fit(part, **settings).labels_
     assert found[inside].tolist() == [f"b-c,{label}" for label in labels]
     assert written(adata, tmp_path).uns["specialk_R"]["params"]["restrict_to"] == "kind: b, c"
     run(adata, restrict_to=("kind", ["a"]), key_added="sub")

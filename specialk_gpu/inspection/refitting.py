@@ -86,7 +86,7 @@ class Refitting(Fitted):
         --------
         >>> from specialk_gpu import SpecialK
         >>> from specialk_gpu.datasets import make_shape
-        >>> X, _ = make_shape("blobs", noise=0.1, random_state=0)
+        >>> X, _ = make_shape("blobs", noise=0.1, n_samples=300, random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> result = model.stability(X, kinds=["sample"], n_refits=2, random_state=0)
         >>> [refit.k for refit in result.refits]

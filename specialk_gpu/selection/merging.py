@@ -122,7 +122,7 @@ class Tree(NamedTuple):
         --------
         >>> from sklearn.datasets import make_blobs
         >>> from specialk_gpu import SpecialK
-        >>> X, _ = make_blobs(600, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+        >>> X, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
         >>> model = SpecialK(backend="numpy", random_state=0).fit(X)
         >>> linkage = model.tree_.to_linkage()
         >>> int(linkage[-1, 3]) == model.tree_.n_leaves  # the last union holds all leaves

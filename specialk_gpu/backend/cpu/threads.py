@@ -139,7 +139,8 @@ def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "")
     short chunk. Progress is reported under `stage`, if given.
     """
     work = _Chunks(function, list(chunks))
-    n_workers = 1 if _worker.busy else min(n_threads(), len(work.chunks))
+    alone = _worker.busy or len(work.chunks) < 2
+    n_workers = 1 if alone else min(n_threads(), len(work.chunks))
     if n_workers < 2:
         work.work(stage)
         return work.results
