@@ -95,8 +95,9 @@ def limited(seconds: float | None) -> Iterator[None]:
             yield
     except OutOfTime as end:
         msg = (
-            f"{end}, before any number of clusters was tested. Raise time_limit, cluster a sample "
-            "of the rows, or use fewer eigenvectors (n_components)."
+            f"{end}, before any number of clusters was tested. Raise time_limit "
+            "(specialk_gpu.estimate says how long a fit takes), cluster a sample of the rows, or "
+            "use fewer eigenvectors (n_components)."
         )
         raise TimeoutError(msg) from None
 

@@ -227,8 +227,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
 
     def __init__(
         self,
-        alpha: float | None = None,
         *,
+        alpha: float | None = None,
         n_clusters: int | None = None,
         min_clusters: int = 1,
         max_clusters: int | None = None,

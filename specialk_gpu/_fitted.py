@@ -125,7 +125,8 @@ class Fitted:
         """Return the labels of k clusters, in which outliers have the label of a cluster, too."""
         if self._tree is not None:
             most = self._tree.n_leaves
-            return self._tree.labels(as_integer("k", k, 1, most, "the number of fragments"))
+            what = "the number of fragments, which a fit with n_clusters=k raises,"
+            return self._tree.labels(as_integer("k", k, 1, most, what))
         k = as_integer("k", k, 1)
         step = next((step for step in self.path_ if step.k == k), None)
         if step is None:

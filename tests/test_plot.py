@@ -36,6 +36,13 @@ def model():
     return fit(BLOBS)
 
 
+def test_what_cannot_be_drawn_is_said(model):
+    with pytest.raises(TypeError, match=r"what model.stability\(X\) returned, got SpecialK"):
+        plot.stability(model)
+    with pytest.raises(TypeError, match="ax must be one matplotlib Axes, got ndarray"):
+        plot.embedding(model, BLOBS)
+
+
 DRAWN = ["path", "spectrum", "cluster_sizes", "pairs", "embedding", "tree", "levels", "profile"]
 DRAWN += ["outliers"]
 

@@ -310,7 +310,7 @@ def test_levels_below_are_unions_and_levels_above_divisions(bk, X, settings):
         pair = (level, labels) if k <= model.n_clusters_ else (labels, level)
         assert is_refined_by(*pair)
     for k in (0, tree.n_leaves + 1):
-        with pytest.raises(ValueError, match=rf"number of fragments \({tree.n_leaves}\), got {k}"):
+        with pytest.raises(ValueError, match=rf"n_clusters=k raises, \({tree.n_leaves}\), got {k}"):
             model.labels_at(k)
 
 

@@ -1,5 +1,6 @@
 """The summary of clusters, against pandas and scipy; and accounts for terminals and notebooks."""
 
+import math
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from fits import fit
 from scipy import sparse
 from scipy.stats import chi2_contingency, kruskal, mannwhitneyu
-from sklearn.datasets import make_blobs
+from sklearn.datasets import make_blobs, make_moons
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
@@ -358,6 +359,18 @@ def test_the_account_has_ten_lines_at_most(criterion, X, settings):
     assert f"{X.shape[0]} rows" in lines[-1]
     if model.n_clusters_ == 1:
         assert "clearly" not in lines[0]
+
+
+def test_a_split_that_was_nearly_accepted_is_told_with_what_to_do():
+    model = fit(make_moons(300, noise=0.05, random_state=0)[0])
+    p = math.exp(model.path_[1].log_p)
+    assert (model.n_clusters_, 0.05 < p < 0.5) == (1, True)
+    lines = model.describe().splitlines()
+    assert lines[0] == "1 cluster: no split found, but p is near alpha"
+    told = " ".join(line.strip() for line in lines)
+    assert "see whether k changes. labels_at(2) returns the labels of k = 2." in told
+    assert "..." not in told
+    assert "no split found, but p is near alpha" in model._repr_html_()
 
 
 def test_notebooks_show_the_result_below_the_estimator(model):

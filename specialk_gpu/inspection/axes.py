@@ -13,9 +13,12 @@ __all__ = ["axes_or_new", "cluster_colors"]
 
 
 def axes_or_new(ax: Axes | None) -> Axes:
-    """Return the given axes, or new ones."""
-    if ax is not None:
+    """Return the given axes, or new ones; raise a TypeError if something else is given."""
+    if hasattr(ax, "scatter"):
         return ax
+    if ax is not None:
+        msg = f"ax must be one matplotlib Axes, got {type(ax).__name__}."
+        raise TypeError(msg)
     from matplotlib import pyplot
 
     return pyplot.subplots(layout="constrained")[1]

@@ -20,8 +20,7 @@ from specialk_gpu.inspection.diagnostics import (
 __all__ = ["description", "in_a_paragraph"]
 
 WIDTH = 100  # characters of a line
-MOST_WORDS = 3  # lines of the verdict
-MOST_DOUBTS = 3
+MOST_LINES, MOST_WORDS = 10, 3  # in all, and of the verdict
 MOST_SIZES = 12
 AROUND = 2  # candidates below and above the decision whose p is told
 
@@ -35,7 +34,11 @@ def description(model: Fitted) -> str:
     else:
         rows += f" of {counted(model.n_features_in_, 'column')}"
     words = textwrap.wrap(verdict(model)[1], WIDTH, max_lines=MOST_WORDS, placeholder=" ...")
-    told = [f"- {found} {advice}" for found, advice in doubts(model)[:MOST_DOUBTS]]
+    told: list[str] = []
+    for doubt in doubts(model):  # whole, as many as there is room for
+        lines = textwrap.wrap(f"- {' '.join(doubt)}", WIDTH, subsequent_indent="  ")
+        if len(told) + len(lines) <= MOST_LINES - 4 - len(words):
+            told += lines
     seconds = sum(model.timings_.values())
     return "\n".join(
         [
@@ -43,7 +46,7 @@ def description(model: Fitted) -> str:
             *words,
             f"sizes: {_sizes(model)}",
             _levels(model),
-            *(textwrap.shorten(doubt, WIDTH, placeholder=" ...") for doubt in told),
+            *told,
             f"{rows}; backend {model.backend_}, {seconds:.2g} s",
         ]
     )

@@ -133,7 +133,12 @@ def _out_of_time(model: Fitted) -> bool:
     return path.is_cut_short and not (decided and not path[-1].accepted)
 
 
-ADDED = {"clear": ", clearly", "no power": "?", "no split": ": no split found"}  # to the headline
+ADDED = {  # to the headline
+    "clear": ", clearly",
+    "no power": "?",
+    "no split": ": no split found",
+    "close to a split": ": no split found, but p is near alpha",
+}
 NO_SPLIT = (
     "No split was found. That can mean one cluster, but also too few rows, clusters that overlap, "
     "or columns of different units that were not scaled."
@@ -193,7 +198,10 @@ def verdict(model: Fitted) -> tuple[str, str]:
 
 def headline(model: Fitted) -> str:
     """Return the number of clusters, and how clear it is, in a few words."""
-    return counted(model.n_clusters_, "cluster") + ADDED.get(verdict(model)[0], "")
+    sureness, words = verdict(model)
+    if sureness == "close" and NO_SPLIT in words:
+        sureness = "close to a split"
+    return counted(model.n_clusters_, "cluster") + ADDED.get(sureness, "")
 
 
 def _told(model: Fitted, step: Candidate | None) -> str:
@@ -267,14 +275,12 @@ def doubts(model: Fitted) -> list[tuple[str, str]]:
             )
         )
     if near := near_level(model):
-        out.append(
-            (
-                f"The {_measure(model)} at k = {_listed(near)} is within a factor of 10 of alpha.",
-                SETTLE[
-                    "bound" if not cut else "graph" if given.affinity == "precomputed" else "rows"
-                ],
-            )
-        )
+        found = f"The {_measure(model)} at k = {_listed(near)} is within a factor of 10 of alpha."
+        graph = given.affinity == "precomputed"
+        advice = SETTLE["bound" if not cut else "graph" if graph else "rows"]
+        if k + 1 in near:
+            advice += f" labels_at({k + 1}) returns the labels of k = {k + 1}."
+        out.append((found, advice))
     out += _doubts_of_the_graph(model)
     if given.n_clusters is not None:
         found = "The number of clusters was given."

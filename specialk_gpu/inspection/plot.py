@@ -71,7 +71,8 @@ def path(model: Fitted, ax: Axes | None = None) -> Axes:
         if mask.any():
             ax.scatter(ks[mask], shown[mask], marker=marker, color=color, label=name, zorder=2)
     below = in_words(-math.inf, "cut") if criterion == "cut" else "below"
-    for k in ks[log10_p < floor]:
+    lowest = log10_p < floor
+    for k in ks[lowest & ~np.r_[False, lowest[:-1]]]:  # the first of each row of dots
         ax.annotate(below, (k, floor), ha="center", va="bottom", fontsize="small")
     threshold = math.log10(settings(model).alpha)
     ax.axhline(threshold, color="0.3", linestyle="--", label=f"alpha = {settings(model).alpha:g}")

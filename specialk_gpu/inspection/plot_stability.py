@@ -29,7 +29,15 @@ def stability(result: Stability, ax: Axes | None = None) -> Axes:
     -------
     Axes
         The axes that were drawn on.
+
+    Raises
+    ------
+    TypeError
+        If `result` is something else, such as a model.
     """
+    if not isinstance(result, Stability):
+        msg = f"result must be what model.stability(X) returned, got {type(result).__name__}."
+        raise TypeError(msg)
     ax = axes_or_new(ax)
     kinds = list(dict.fromkeys(refit.kind for refit in result.refits))
     for i, kind in enumerate(kinds):
@@ -38,6 +46,7 @@ def stability(result: Stability, ax: Axes | None = None) -> Axes:
         x = np.broadcast_to(at, values.shape)
         ax.scatter(x, values, s=14, color=f"C{i}", alpha=0.6, label=kind, linewidths=0)
     middle = np.arange(result.k)
+    ax.set_xlim(-0.6, result.k - 0.4)
     ax.hlines(result.jaccard, middle - 0.4, middle + 0.4, color="0.2", label="least mean")
     ax.axhline(STABLE, color="0.6", linestyle="--", zorder=0, label="stable above")
     ax.set(xlabel="cluster", ylabel="Jaccard index", ylim=(-0.02, 1.04))
