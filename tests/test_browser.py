@@ -27,19 +27,22 @@ window.addEventListener("load", () => setTimeout(() => {
   %s
   setTimeout(() => {
     out.fetched = performance.getEntriesByType("resource").map(entry => entry.name);
-    parent.postMessage(JSON.stringify(out), "*");
+    parent.postMessage(JSON.stringify({name: window.name, out}), "*");
   }, 200);
 }, 50));
 </script>
 """
-FRAME = """<!DOCTYPE html><pre id="probe"></pre>
+FRAMES = """<!DOCTYPE html><pre id="probes"></pre>
 <script>
+const found = {};
 window.addEventListener("message", event => {
-  document.getElementById("probe").textContent = event.data;
+  const {name, out} = JSON.parse(event.data);
+  found[name] = out;
+  document.getElementById("probes").textContent = JSON.stringify(found);
 });
 </script>
-<iframe src="%s" style="width: %dpx; height: 900px; border: 0"></iframe>
 """
+FRAME = '<iframe src="%s.html" name="%s" style="width: %dpx; height: 900px; border: 0"></iframe>\n'
 
 
 @pytest.fixture(scope="module", params=["cut", "zz_top"])
@@ -50,33 +53,49 @@ def model(request):
         return SpecialK(backend="numpy", random_state=0, **settings).fit(DIGITS)
 
 
-def command(tmp_path, *options):
+def command(folder, *options):
     start = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"]
-    return [*start, f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", *options]
+    return [*start, f"--user-data-dir={folder / 'profile'}", "--enable-logging=stderr", *options]
 
 
-def probe(page, script, width=1280, *options):
-    """Return what a script finds on a page in a frame so wide; the console must stay empty.
+def probe(page, scripts, *options):
+    """Return what each script finds on a page in a frame of its own; by name, a script and a width.
 
-    A window cannot be narrower than 500 pixels, a frame can.
+    The console must stay empty. A window cannot be narrower than 500 pixels, a frame can.
     """
-    text = page.read_text(encoding="utf-8")
-    copy, frame = page.with_name("probe.html"), page.with_name("frame.html")
-    copy.write_text(text.replace("<style>", f"{START % script}<style>", 1), encoding="utf-8")
-    frame.write_text(FRAME % (copy.name, width), encoding="utf-8")
+    text, frames = page.read_text(encoding="utf-8"), FRAMES
+    for name, (script, width) in scripts.items():
+        copy = text.replace("<style>", f"{START % script}<style>", 1)
+        page.with_name(f"{name}.html").write_text(copy, encoding="utf-8")
+        frames += FRAME % (name, name, width)
+    (page.parent / "frames.html").write_text(frames, encoding="utf-8")
     options = (*options, "--window-size=1400,900", "--virtual-time-budget=5000", "--dump-dom")
-    asked = command(page.parent, *options, frame.as_uri())
+    asked = command(page.parent, *options, (page.parent / "frames.html").as_uri())
     done = subprocess.run(asked, capture_output=True, text=True, timeout=120, check=True)
-    out = json.loads(html.unescape(re.search(r'<pre id="probe">(.*?)</pre>', done.stdout)[1]))
-    assert out["errors"] == []
-    assert out["refused"] or ":CONSOLE" not in done.stderr
-    return out
+    found = json.loads(html.unescape(re.search(r'<pre id="probes">(.*?)</pre>', done.stdout)[1]))
+    assert set(found) == set(scripts)
+    assert all(out["errors"] == [] for out in found.values())
+    refused = any(out["refused"] for out in found.values())
+    assert refused or ":CONSOLE" not in done.stderr
+    return found
 
 
-@pytest.fixture
-def page(model, tmp_path):
-    model.report(tmp_path / "page.html", X=DIGITS, image_shape=(8, 8), source="digits")
-    return tmp_path / "page.html"
+@pytest.fixture(scope="module")
+def page(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "page.html"
+    model.report(path, X=DIGITS, image_shape=(8, 8), source="digits")
+    return path
+
+
+WIDTHS = [320, 375, 768, 769, 1280]
+
+
+@pytest.fixture(scope="module")
+def found(page):
+    """What all scripts find that one start of the browser can serve."""
+    scripts = {"actions": (ACTIONS, 1280), "light": (COLORS, 1280), "paper": (PAPER, 1280)}
+    scripts |= {f"width-{width}": (WIDE, width) for width in WIDTHS}
+    return probe(page, scripts, LIGHT)
 
 
 ACTIONS = """
@@ -106,8 +125,8 @@ ACTIONS = """
 """
 
 
-def test_what_can_be_selected_is_shown(model, page):
-    out = probe(page, ACTIONS)
+def test_what_can_be_selected_is_shown(model, found):
+    out = found["actions"]
     assert out["fetched"] == [] == out["refused"]
     assert out["first"] == f"k = {model.n_clusters_}"
     assert (out["clicked"], out["chosen"]) == ("k = 2", ["2"])
@@ -127,11 +146,12 @@ def test_the_page_may_fetch_nothing(page):
   document.body.append(Object.assign(document.createElement("script"),
     {src: "https://example.org/x.js"}));
 """
-    out = probe(page, script)
+    out = probe(page, {"fetches": (script, 1280)})["fetches"]
     assert sorted(out["refused"]) == [f"https://example.org/x{end}" for end in ("", ".js", ".png")]
 
 
 WIDE = """
+  document.querySelector("#path tr:last-child button").click();
   const inside = node => node.closest(".scroll") === null;
   out.width = window.innerWidth;
   out.wide = [...document.querySelectorAll("main *")].filter(inside)
@@ -145,11 +165,10 @@ WIDE = """
 """
 
 
-@pytest.mark.parametrize("width", [320, 375, 768, 769, 1280])
-def test_nothing_is_wider_than_the_window(model, page, width):
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_is_wider_than_the_window(model, found, width):
     """What can be scrolled by itself has a hint."""
-    click = "document.querySelector('#path tr:last-child button').click();"
-    out = probe(page, click + WIDE, width)
+    out = found[f"width-{width}"]
     assert out["width"] == width
     assert out["wide"] == []
     assert out["scroll"] <= width
@@ -173,10 +192,13 @@ def luminance(color):
     return float(linear @ (0.2126, 0.7152, 0.0722))
 
 
-@pytest.mark.parametrize(("scheme", "is_dark"), [(0, True), (1, False)])
-def test_text_can_be_read_in_the_light_and_in_the_dark(page, scheme, is_dark):
+DARK, LIGHT = (f"--blink-settings=preferredColorScheme={scheme}" for scheme in (0, 1))
+
+
+@pytest.mark.parametrize("is_dark", [True, False])
+def test_text_can_be_read_in_the_light_and_in_the_dark(page, found, is_dark):
     """The contrast of text is at least 4.5, as WCAG 2 asks for."""
-    out = probe(page, COLORS, 1280, f"--blink-settings=preferredColorScheme={scheme}")
+    out = probe(page, {"dark": (COLORS, 1280)}, DARK)["dark"] if is_dark else found["light"]
     paper = luminance(out["paper"])
     assert (paper < 0.1) == is_dark
     assert len(out["inks"]) > 50
@@ -206,8 +228,8 @@ PAPER = """
 """
 
 
-def test_no_reason_is_clipped_on_paper(model, page):
-    out = probe(page, PAPER)
+def test_no_reason_is_clipped_on_paper(model, found):
+    out = found["paper"]
     assert out["reasons"] == len(model.path_)
     assert out["clipped"] == []
     assert out["hints"] == out["matrices"] == 0

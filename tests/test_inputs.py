@@ -5,6 +5,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
+import fits
 import igraph
 import networkx
 import numpy as np
@@ -59,7 +60,7 @@ def arrays(model, X):
 )
 def test_data_frames_give_equal_labels_and_names(frame):
     model = fit(frame)
-    np.testing.assert_array_equal(model.labels_, fit(BLOBS).labels_)
+    np.testing.assert_array_equal(model.labels_, fits.fit(BLOBS).labels_)
     assert isinstance(model.labels_, np.ndarray)
     assert model.feature_names_in_.tolist() == ["a", "b", "c"]
     assert not hasattr(model.fit(BLOBS), "feature_names_in_")

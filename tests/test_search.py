@@ -28,7 +28,7 @@ from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import prepare_walks
 
 FOUR, FOUR_Y = make_blobs(
-    320, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0
+    240, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0
 )
 
 
@@ -270,7 +270,7 @@ def test_graphs_that_were_not_tried_bring_a_warning(m, n_neighbors):
 # -- what a fit holds -----------------------------------------------------------------------------
 
 
-MOONS, MOONS_Y = make_moons(400, noise=0.08, random_state=1)
+MOONS, MOONS_Y = make_moons(300, noise=0.08, random_state=1)
 
 
 @pytest.mark.parametrize(
@@ -510,7 +510,7 @@ def test_k_turns_neither_on_the_seed_nor_on_the_order_of_rows(X):
 
 
 def test_k_does_not_turn_on_the_number_of_eigenvectors():
-    X, y = make_moons(700, noise=0.1, random_state=0)
+    X, y = make_moons(450, noise=0.1, random_state=0)
     for n in ("auto", 60, 200):
         model = on_host(X, n_components=n)
         assert model.n_clusters_ == 2
@@ -532,7 +532,7 @@ def test_structureless_sets_are_seldom_split():
     split = 0
     for seed in range(20):
         rng = np.random.default_rng([7, seed])
-        for X in (rng.random((120, 2)), rng.normal(size=(120, 4)), rng.random((120, 1))):
+        for X in (rng.random((90, 2)), rng.normal(size=(90, 4)), rng.random((90, 1))):
             split += on_host(X, alpha=0.05).n_clusters_ > 1
     assert split <= 9
 
@@ -542,7 +542,7 @@ def test_bootstrap_samples_are_seldom_split():
     split = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        X = rng.standard_normal((400, 2))[rng.integers(400, size=400)]
+        X = rng.standard_normal((250, 2))[rng.integers(250, size=250)]
         split += on_host(X, alpha=0.05).n_clusters_ > 1
     assert split <= 4  # at 5 %, more than that once in 400
 

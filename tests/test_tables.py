@@ -738,15 +738,22 @@ def test_a_preparation_for_other_columns_than_the_fitted_ones_is_refused(tmp_pat
 # -- new rows in Python, for a model of the command line ------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, blobs):
+    """A model of scaled columns, saved by the command line, and its table."""
+    folder = tmp_path_factory.mktemp("scaled")
+    frame = pd.DataFrame({"skip": 0.5, "a": 10_000 * blobs[0][:, 0], "b": blobs[0][:, 1]})
+    frame.to_csv(folder / "x.csv", index=False)
+    choices = ["--drop", "skip", "--scale", "standard", "--missing", "drop", "--quiet"]
+    assert main(["fit", f"{folder / 'x.csv'}", *choices, "--model", f"{folder / 'm.npz'}"]) == 0
+    return folder / "m.npz", frame
+
+
 @pytest.fixture
-def scaled(tmp_path, run, blobs):
-    """A model of scaled columns, saved by the command line, with its table and its labels."""
-    X, y = blobs
-    frame = pd.DataFrame({"skip": 0.5, "a": 10_000 * X[:, 0], "b": X[:, 1]})
-    fitted(tmp_path, run, frame, "--drop", "skip", "--scale", "standard", "--missing", "drop")
-    model = SpecialK.load(tmp_path / "m.npz")
-    assert same_partition(model.labels_, y)
-    return model, frame
+def scaled(saved, blobs):
+    model = SpecialK.load(saved[0])
+    assert same_partition(model.labels_, blobs[1])
+    return model, saved[1].copy()
 
 
 FORMS = {
@@ -806,10 +813,9 @@ def test_rows_with_blanks_that_the_fit_drops_have_no_label(scaled):
         assert np.isnan(shares).all()
 
 
-@pytest.mark.usefixtures("scaled")
-def test_a_file_of_incomplete_rows_is_labelled_minus_one(tmp_path, run):
+def test_a_file_of_incomplete_rows_is_labelled_minus_one(tmp_path, run, saved):
     write(tmp_path / "new.csv", "skip,a,b\n1,,2\n1,3,\n")
-    arguments = ["predict", tmp_path / "m.npz", tmp_path / "new.csv"]
+    arguments = ["predict", saved[0], tmp_path / "new.csv"]
     code, out, _ = run(*arguments, "--output", tmp_path / "l.csv")
     assert (code, out.split("\n")[0]) == (0, "cluster 0: 0 rows")
     assert read_labels(tmp_path / "l.csv").tolist() == [-1, -1]
