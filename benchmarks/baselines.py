@@ -14,8 +14,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features, within_range
-from specialk_gpu.graph.knn import normalised_graph, symmetric_graph
+from specialk_gpu.graph.features import features, features_within_range
+from specialk_gpu.graph.knn import normalised_graph, symmetric_knn_graph
 from specialk_gpu.graph.neighbors import nearest_neighbors
 from specialk_gpu.selection.sweep import labels_by_size
 from specialk_gpu.spectrum.convergence import ConvergenceError
@@ -97,10 +97,10 @@ def local_scaling_graph(X: Any, n_neighbors: int = 15, *, scale_neighbor: int = 
         if not 1 <= value < m:
             msg = f"{name} must lie between 1 and the number of rows less 1 ({m - 1}), got {value}."
             raise ValueError(msg)
-    X, _ = within_range(bk, X)  # a common factor does not matter
+    X, _ = features_within_range(bk, X)  # a common factor does not matter
     found = nearest_neighbors(X, max(n_neighbors, scale_neighbor))
     scale = found.distances[:, scale_neighbor - 1]
-    W = symmetric_graph(bk, found.indices[:, :n_neighbors], None)
+    W = symmetric_knn_graph(bk, found.indices[:, :n_neighbors], None)
     row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
     sq = bk.pair_sq_distances(X, row, W.indices.astype(np.int64))
     product = xp.maximum(scale[row] * scale[W.indices], np.finfo(np.float64).tiny)

@@ -25,7 +25,7 @@ import numpy as np
 
 from benchmarks.paper.runner import read, run
 from benchmarks.stamp import RESULTS
-from specialk_gpu._cost import expected_bytes, law_of, seconds_by_stage
+from specialk_gpu._cost import cost_in_bytes, cost_in_seconds, cost_law
 from specialk_gpu.backend import get_backend
 
 ROOT = Path(__file__).parents[1]
@@ -116,7 +116,7 @@ def laws(fits: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
     for fit in fits:
         for stage, seconds in fit["stages"].items():
             size = (fit["m"], fit["d"], fit["n"], max(seconds, LEAST))
-            points.setdefault(law_of(stage, fit["d"]), []).append(size)
+            points.setdefault(cost_law(stage, fit["d"]), []).append(size)
     found = {}
     for name, sizes in sorted(points.items()):
         *columns, seconds = np.log(np.array(sizes)).T
@@ -143,8 +143,8 @@ def ratios(fits: list[dict[str, Any]]) -> list[tuple[float, float]]:
     found = []
     for fit in fits:
         size = (fit["m"], fit["d"], fit["n"])
-        seconds = sum(seconds_by_stage(*size, fit["criterion"]).values())
-        memory = expected_bytes(bk, *size) / max(fit["peak_bytes"] - fit["bytes_before"], 1)
+        seconds = sum(cost_in_seconds(*size, fit["criterion"]).values())
+        memory = cost_in_bytes(bk, *size) / max(fit["peak_bytes"] - fit["bytes_before"], 1)
         found.append((seconds / fit["cpu_seconds"], memory))
     return found
 
@@ -155,7 +155,7 @@ def unseen_ratios(fits: list[dict[str, Any]]) -> list[float]:
     for fit in fits:
         size = (fit["m"], fit["d"], fit["n"])
         others = [one for one in fits if (one["m"], one["d"]) != size[:2]]
-        expected = seconds_by_stage(*size, fit["criterion"], laws=laws(others))
+        expected = cost_in_seconds(*size, fit["criterion"], laws=laws(others))
         found.append(sum(expected.values()) / fit["cpu_seconds"])
     return found
 

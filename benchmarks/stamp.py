@@ -15,4 +15,4 @@ RESULTS = Path(__file__).parent / "results"
 
 def write(name: str, content: dict[str, Any], folder: Path = RESULTS) -> Path:
     """Write folder/name.json with the stamp."""
-    return environment.write(folder / f"{name}.json", content)
+    return environment.write_with_environment(folder / f"{name}.json", content)

@@ -13,17 +13,18 @@ from specialk_gpu._version import __version__
 if TYPE_CHECKING:
     from specialk_gpu._cost import estimate
     from specialk_gpu._estimator import SpecialK
-    from specialk_gpu._result import (
+    from specialk_gpu._warnings import (
         CalibrationWarning,
+        DuplicateRowsWarning,
+        GraphWarning,
         LimitWarning,
         PowerWarning,
         ScaleWarning,
         TimeLimitWarning,
     )
-    from specialk_gpu.graph.duplicates import DuplicateRowsWarning
-    from specialk_gpu.graph.knn import GraphWarning, knn_graph, neighbors_graph
+    from specialk_gpu.graph.affinity import affinity_matrix
+    from specialk_gpu.graph.knn import knn_graph, neighbors_graph
     from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
-    from specialk_gpu.graph.precomputed import affinity_matrix
     from specialk_gpu.graph.radius import radius_graph
     from specialk_gpu.lloyd.kmeans import kmeans
     from specialk_gpu.selection.cut_test import cut_test
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
 
 _HOME = {
     "SpecialK": "_estimator",
-    "CalibrationWarning": "_result",
+    "CalibrationWarning": "_warnings",
     "ConvergenceError": "spectrum.convergence",
-    "DuplicateRowsWarning": "graph.duplicates",
-    "GraphWarning": "graph.knn",
-    "LimitWarning": "_result",
-    "PowerWarning": "_result",
-    "ScaleWarning": "_result",
-    "TimeLimitWarning": "_result",
-    "affinity_matrix": "graph.precomputed",
+    "DuplicateRowsWarning": "_warnings",
+    "GraphWarning": "_warnings",
+    "LimitWarning": "_warnings",
+    "PowerWarning": "_warnings",
+    "ScaleWarning": "_warnings",
+    "TimeLimitWarning": "_warnings",
+    "affinity_matrix": "graph.affinity",
     "attainable_log_p": "selection.zz_top",
     "cluster_stats": "selection.zz_top",
     "cut_test": "selection.cut_test",

@@ -126,7 +126,7 @@ class Account(Fitted):
 
     def _html_repr(self) -> str:
         """Return scikit-learn's picture of an estimator; below that of a fitted one, its result."""
-        from specialk_gpu.inspection.description import in_a_paragraph
+        from specialk_gpu.inspection.description import description_in_html
 
         picture: str = super()._html_repr()  # type: ignore[misc] # of BaseEstimator
-        return picture + in_a_paragraph(self) if hasattr(self, "labels_") else picture
+        return picture + description_in_html(self) if hasattr(self, "labels_") else picture

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_integer", "as_positive"]
+__all__ = ["checked_integer", "checked_positive"]
 
 
-def as_integer(
+def checked_integer(
     name: str, value: Any, least: int, most: float = np.inf, what: str = "the largest"
 ) -> int:
     """Return an integer as Python's, which NumPy's short integers are too small for.
@@ -44,7 +44,7 @@ def as_integer(
     return number
 
 
-def as_positive(name: str, value: Any) -> float:
+def checked_positive(name: str, value: Any) -> float:
     """Return a positive number as a float; raise a TypeError or ValueError for anything else."""
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool)):
         msg = f"{name} must be a number, got {value!r}."

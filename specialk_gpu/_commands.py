@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specialk_gpu._arguments import add_input_options
+from specialk_gpu._options import add_input_options
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import print_info
 
@@ -25,20 +25,20 @@ Commands = Any  # argparse's sub-parsers
 def add_compare(commands: Commands) -> None:
     """Add the command `compare`."""
     compare = commands.add_parser("compare", help="compare two files of labels, or two summaries")
-    compare.set_defaults(command=_compare)
+    compare.set_defaults(command=_compare_command)
     for name in ("a", "b"):
         help_text = "labels, as written by fit --output; or a summary, .json"
         compare.add_argument(name, type=Path, metavar=name.upper(), help=help_text)
 
 
-def _compare(options: argparse.Namespace, _warned: list[str]) -> None:
+def _compare_command(options: argparse.Namespace, _warned: list[str]) -> None:
     both = options.a, options.b
     summaries = [path.suffix.lower() == ".json" for path in both]
     if any(summaries) and not all(summaries):
         msg = f"A and B must both be labels, or both summaries (.json), got {both[0]} and {both[1]}"
         raise ValueError(msg)
     if all(summaries):
-        _compare_summaries(*map(_summary, both))
+        _compare_summaries(*map(_summary_to_compare, both))
         return
     from specialk_gpu.io.files import read_labels
 
@@ -72,7 +72,7 @@ def _compare_labels(a: np.ndarray, b: np.ndarray) -> None:
             print(f"and {len(own) - MOST_SHOWN} more clusters of {who}")
 
 
-def _summary(path: Path) -> dict[str, Any]:
+def _summary_to_compare(path: Path) -> dict[str, Any]:
     """Read a summary that `fit` has written."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -89,12 +89,20 @@ def _summary(path: Path) -> dict[str, Any]:
 def _compare_summaries(a: dict[str, Any], b: dict[str, Any]) -> None:
     """Print the answers of two fits, and the parameters in which they differ."""
     rows = [["", "A", "B"]]
-    rows += [[name, _short(a[name]), _short(b[name])] for name in COMPARED]
+    rows += [
+        [name, _shortened_to_compare(a[name]), _shortened_to_compare(b[name])] for name in COMPARED
+    ]
     mine, other = a["parameters"], b["parameters"]
     for name in sorted({*mine, *other}):
         if mine.get(name) != other.get(name):
             option = f"--{name.replace('_', '-')}"
-            rows.append([option, _short(mine.get(name)), _short(other.get(name))])
+            rows.append(
+                [
+                    option,
+                    _shortened_to_compare(mine.get(name)),
+                    _shortened_to_compare(other.get(name)),
+                ]
+            )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
@@ -102,7 +110,7 @@ def _compare_summaries(a: dict[str, Any], b: dict[str, Any]) -> None:
     print("Labels are compared by: specialk-gpu compare A.csv B.csv")
 
 
-def _short(value: object) -> str:
+def _shortened_to_compare(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list) and len(value) > 8:
@@ -114,7 +122,7 @@ def add_estimate(commands: Commands) -> None:
     """Add the command `estimate`."""
     text = "say how long a fit will take, and how much memory"
     estimate = commands.add_parser("estimate", help=text, allow_abbrev=False)
-    estimate.set_defaults(command=_estimate)
+    estimate.set_defaults(command=_estimate_command)
     sizes = "ROWS and COLUMNS, two numbers; or a file of rows"
     estimate.add_argument("size", nargs="+", metavar="SIZE", help=sizes)
     rule = "the rule that decides (cut)"
@@ -122,7 +130,7 @@ def add_estimate(commands: Commands) -> None:
     add_input_options(estimate)
 
 
-def _estimate(options: argparse.Namespace, _warned: list[str]) -> None:
+def _estimate_command(options: argparse.Namespace, _warned: list[str]) -> None:
     from specialk_gpu._cost import estimate
 
     if len(options.size) == 1:
@@ -149,13 +157,13 @@ def add_bench(commands: Commands) -> None:
         bench = commands.add_parser(
             "bench", help="measure against other libraries", add_help=False, prefix_chars="\0"
         )
-        bench.set_defaults(command=_bench_is_missing)
+        bench.set_defaults(command=_missing_bench_command)
         bench.add_argument("options", nargs=argparse.REMAINDER)
     else:
         command.add_command(commands)
 
 
-def _bench_is_missing(_options: argparse.Namespace, _warned: list[str]) -> None:
+def _missing_bench_command(_options: argparse.Namespace, _warned: list[str]) -> None:
     msg = (
         "the benchmarks are not in the installed package: clone the repository, run "
         "pip install -e '.[bench]' in it, and call specialk-gpu bench again."

@@ -17,17 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu._parameters import Parameters
-from specialk_gpu._printable import html_table
-from specialk_gpu._progress import announce, expect
+from specialk_gpu._printable import printable_html_table
+from specialk_gpu._progress import announce_with_progress, expect_progress
 from specialk_gpu.backend import get_backend
 from specialk_gpu.backend.typing import Backend
-from specialk_gpu.graph.search import PAIRS_ROWS, TREE_COLUMNS
-from specialk_gpu.selection.fragments import n_eigenvectors, resolutions
-from specialk_gpu.spectrum.memory import needed_bytes
+from specialk_gpu.graph.neighbor_search import PAIRS_ROWS, TREE_COLUMNS
+from specialk_gpu.selection.fragments import fragment_resolutions, n_fragment_eigenvectors
+from specialk_gpu.spectrum.memory import needed_memory
 
-__all__ = ["Estimate", "estimate", "foretell", "machine_rates", "n_wanted", "seconds_by_stage"]
+__all__ = ["Estimate", "cost_in_seconds", "estimate", "foretell_cost", "machine_rates", "n_wanted"]
 
 # the paper's rule, if not told otherwise: eigenpairs for few rows and for many
 FEW_PAIRS, MANY_PAIRS, MANY_ROWS = 200, 1000, 5000
@@ -69,13 +69,13 @@ class Estimate:
 
     def __str__(self) -> str:
         """Return a line on the size, and a line for each stage."""
-        lines = [f"{name:<12} {in_units(x):>9}" for name, x in self._rows()]
+        lines = [f"{name:<12} {cost_in_units(x):>9}" for name, x in self._rows()]
         return "\n".join([self._title(), *lines])
 
     def _repr_html_(self) -> str:
         """Return a table of HTML, for notebooks."""
-        rows = [(name, in_units(x)) for name, x in self._rows()]
-        return f"<p>{self._title()}</p>\n{html_table(['stage', 'expected'], rows)}"
+        rows = [(name, cost_in_units(x)) for name, x in self._rows()]
+        return f"<p>{self._title()}</p>\n{printable_html_table(['stage', 'expected'], rows)}"
 
     def _title(self) -> str:
         n = f"{self.n_components} eigenvectors"
@@ -85,7 +85,7 @@ class Estimate:
         return [*self.stages.items(), ("whole fit", self.seconds), ("memory", self.peak_bytes)]
 
 
-def in_units(x: float) -> str:
+def cost_in_units(x: float) -> str:
     """Write seconds (float) or bytes (int) in a unit that suits them, to two digits or so."""
     if isinstance(x, int):
         return f"{x / 1e9:.1f} GB" if x >= 1e9 else f"{x / 1e6:.0f} MB"
@@ -140,7 +140,7 @@ def estimate(
     >>> estimate(60_000, 50).n_components
     60
     """
-    m, d = as_integer("n_rows", n_rows, 2), as_integer("n_columns", n_columns, 1)
+    m, d = checked_integer("n_rows", n_rows, 2), checked_integer("n_columns", n_columns, 1)
     if criterion not in STAGES:
         msg = f"criterion must be 'cut' or 'zz_top', got {criterion!r}."
         raise ValueError(msg)
@@ -150,18 +150,18 @@ def estimate(
         m,
         d,
         n,
-        seconds_by_stage(m, d, n, criterion, rates),
-        expected_bytes(get_backend("numpy"), m, d, n),
+        cost_in_seconds(m, d, n, criterion, rates),
+        cost_in_bytes(get_backend("numpy"), m, d, n),
     )
 
 
 def _number(criterion: str, n_components: int | str, m: int) -> int:
     """Return the number of eigenvectors of m rows."""
     if n_components != "auto":
-        return max(1, min(as_integer("n_components", n_components, 1), m - 1))
+        return max(1, min(checked_integer("n_components", n_components, 1), m - 1))
     if criterion == "zz_top":
         return max(1, min(FEW_PAIRS if m < MANY_ROWS else MANY_PAIRS, m - 1))
-    return n_eigenvectors(resolutions(m), m)
+    return n_fragment_eigenvectors(fragment_resolutions(m), m)
 
 
 def n_wanted(parameters: Parameters, m: int) -> int:
@@ -169,29 +169,31 @@ def n_wanted(parameters: Parameters, m: int) -> int:
     n_components, criterion = parameters.n_components, parameters.criterion
     if n_components != "auto" or criterion == "zz_top":
         return _number(criterion, n_components, m)
-    return n_eigenvectors(resolutions(m, parameters.min_clusters, parameters.n_clusters), m)
+    return n_fragment_eigenvectors(
+        fragment_resolutions(m, parameters.min_clusters, parameters.n_clusters), m
+    )
 
 
 @cache
-def measured() -> dict[str, Any]:
+def measured_costs() -> dict[str, Any]:
     """Return the laws, and the speed of the machine where they were measured."""
     text = files("specialk_gpu").joinpath("cost.json").read_text(encoding="utf-8")
     return json.loads(text)
 
 
-def law_of(stage: str, d: int) -> str:
+def cost_law(stage: str, d: int) -> str:
     """Return the name of the law of a stage; the graph of few columns has its own."""
     if stage != "graph":
         return stage
     return "graph, few columns" if d <= TREE_COLUMNS else "graph, many columns"
 
 
-def rate_of(law: str) -> str:
+def cost_rate(law: str) -> str:
     """Return which speed of a machine the seconds of a stage depend on."""
     return "product" if law == "graph, many columns" else "memory"
 
 
-def seconds_by_stage(
+def cost_in_seconds(
     m: int,
     d: int,
     n: int,
@@ -211,31 +213,31 @@ def seconds_by_stage(
     laws : dict, optional
         By default those of cost.json.
     """
-    laws = measured()["laws"] if laws is None else laws
+    laws = measured_costs()["laws"] if laws is None else laws
     size = {"rows": math.log(m), "columns": math.log(d), "eigenvectors": math.log(n)}
     found = {}
     for stage in STAGES[criterion]:
-        name = law_of(stage, d)
+        name = cost_law(stage, d)
         law = laws[name]
         seconds = math.exp(law["log_seconds"] + sum(law[x] * size[x] for x in size if x in law))
         if rates is not None:
-            speed = rate_of(name)
-            seconds *= measured()["rates"][speed] / rates[speed]
+            speed = cost_rate(name)
+            seconds *= measured_costs()["rates"][speed] / rates[speed]
         found[stage] = seconds
     return found
 
 
-def expected_bytes(bk: Backend, m: int, d: int, n: int) -> int:
+def cost_in_bytes(bk: Backend, m: int, d: int, n: int) -> int:
     """Return the bytes that a fit of m rows and d columns needs beyond X.
 
     There is a copy of the rows and one in float32, the neighbours with their distances, and the two
     graphs; then either a tile of distances, where the search makes such tiles, or the eigenpairs
-    (see `needed_bytes`) and the embedding.
+    (see `needed_memory`) and the embedding.
     """
     rows, neighbors, graphs = 12 * m * d, 32 * WIDE * m, 12 * ENTRIES * COPIES * m
     tile = min(bk.tile_bytes, 4 * m * m) if d > TREE_COLUMNS and m < PAIRS_ROWS else 0
     return (
-        LITTLE + rows + neighbors + graphs + max(tile, needed_bytes(bk, m, n, "auto") + 8 * m * n)
+        LITTLE + rows + neighbors + graphs + max(tile, needed_memory(bk, m, n, "auto") + 8 * m * n)
     )
 
 
@@ -270,19 +272,19 @@ def machine_rates(clock: Callable[[], float] = time.perf_counter) -> dict[str, f
     }
 
 
-def foretell(parameters: Parameters, bk: Backend, m: int, d: int | None) -> None:
+def foretell_cost(parameters: Parameters, bk: Backend, m: int, d: int | None) -> None:
     """Tell the progress how long each stage may take; on the CPU, announce more than a minute.
 
     d is None for a given graph, whose time is not known.
     """
     n, criterion = n_wanted(parameters, m), parameters.criterion
-    stages = seconds_by_stage(m, d or 1, n, criterion)
-    expect(stages if d else stages | {"graph": 0.0})
+    stages = cost_in_seconds(m, d or 1, n, criterion)
+    expect_progress(stages if d else stages | {"graph": 0.0})
     if d is None or bk.name != "numpy" or parameters.affinity != "nearest_neighbors":
         return
     seconds = sum(stages.values())
     if seconds > LONG / 4:  # worth to measure this machine
-        seconds = sum(seconds_by_stage(m, d, n, criterion, machine_rates()).values())
+        seconds = sum(cost_in_seconds(m, d, n, criterion, machine_rates()).values())
     if seconds > LONG:
-        memory = in_units(expected_bytes(bk, m, d, n))
-        announce(f"this fit may take {in_units(seconds)} and {memory} of memory")
+        memory = cost_in_units(cost_in_bytes(bk, m, d, n))
+        announce_with_progress(f"this fit may take {cost_in_units(seconds)} and {memory} of memory")

@@ -14,12 +14,19 @@ from typing import Any
 
 from specialk_gpu._version import __version__
 
-__all__ = ["COMMIT", "optional_versions", "package_versions", "peak_bytes", "stamp", "write"]
+__all__ = [
+    "COMMIT",
+    "describe_environment",
+    "optional_versions",
+    "package_versions",
+    "peak_bytes",
+    "write_with_environment",
+]
 
 OPTIONAL = ("matplotlib", "tqdm", "anndata", "pandas", "polars", "pyarrow", "networkx", "igraph")
 
 
-def _commit() -> str:
+def _commit_of_environment() -> str:
     """Return the commit of this checkout; outside of one, the value of SPECIALK_COMMIT."""
     here = Path(__file__)
     for command in (["ls-files", "--error-unmatch", here.name], ["rev-parse", "HEAD"]):
@@ -32,10 +39,12 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-COMMIT = _commit()  # at import, so that a commit made during a run does not change it
+COMMIT = (
+    _commit_of_environment()
+)  # at import, so that a commit made during a run does not change it
 
 
-def _processor() -> str:
+def _processor_of_environment() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -62,7 +71,7 @@ def optional_versions() -> dict[str, str]:
     return versions
 
 
-def stamp() -> dict[str, Any]:
+def describe_environment() -> dict[str, Any]:
     """Return a description of this machine, the versions in use and the commit."""
     from specialk_gpu.backend import describe_backends
     from specialk_gpu.backend.cpu.threads import n_threads
@@ -75,7 +84,7 @@ def stamp() -> dict[str, Any]:
         "commit": COMMIT,
         "python": versions.pop("python"),
         "versions": versions | {k: v for row in backends for k, v in row["versions"].items()},
-        "processor": _processor(),
+        "processor": _processor_of_environment(),
         "cores": cores,
         "gpu": [device["name"] for device in backends[1]["devices"]],
         "threads": n_threads(),
@@ -93,10 +102,10 @@ def peak_bytes() -> int | None:
     return peak if sys.platform == "darwin" else 1024 * peak
 
 
-def write(path: Path, content: dict[str, Any]) -> Path:
+def write_with_environment(path: Path, content: dict[str, Any]) -> Path:
     """Write `content` and the environment as JSON, atomically: no reader sees half a file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.part")
-    text = json.dumps({"stamp": stamp(), **content}, indent=1, allow_nan=False)
+    text = json.dumps({"stamp": describe_environment(), **content}, indent=1, allow_nan=False)
     part.write_text(f"{text}\n", encoding="utf-8")
     return part.replace(path)

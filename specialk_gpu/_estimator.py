@@ -12,35 +12,35 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from specialk_gpu._callbacks import WithCallbacks
-from specialk_gpu._deadline import limited
+from specialk_gpu._fit import (
+    explain_memory_error_of_fit,
+    fit_by_cut,
+    fit_by_zz_top,
+    foresee_fit,
+    graph_to_fit,
+    graphs_to_cut,
+    spacing_in_fit,
+    warn_of_graph,
+    warn_of_hubs_to_fit,
+)
+from specialk_gpu._host import OnDevice, on_host
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
-    check_counts,
-    check_limits,
+    check_parameter_counts,
+    check_parameter_limits,
     checked_parameters,
     significance_level,
 )
-from specialk_gpu._progress import Clock, show_progress
-from specialk_gpu._stages import (
-    explain_memory_error,
-    fit_by_cut,
-    fit_by_zz_top,
-    foresee,
-    graphs_to_cut,
-    neighbour_graph,
-    spacing_of,
-    warn_of_graph,
-    warn_of_hubs,
-    warn_of_scales,
-)
-from specialk_gpu._storage import OnDevice, on_host
-from specialk_gpu._validation import output_converter, to_backend, validate_input
+from specialk_gpu._progress import ProgressClock, show_progress
+from specialk_gpu._scales import warn_of_scales
+from specialk_gpu._time_limit import time_limited
+from specialk_gpu._validation import output_converter, validate_input, validated_on_backend
 from specialk_gpu.backend import BACKENDS, get_backend
 from specialk_gpu.backend.typing import Backend, Matrix, Seed
-from specialk_gpu.graph.features import METRICS, in_metric
+from specialk_gpu.graph.affinity import symmetric_affinity
+from specialk_gpu.graph.features import METRICS, features_in_metric
 from specialk_gpu.graph.knn import WEIGHTS, normalised_graph
-from specialk_gpu.graph.precomputed import symmetric_affinity
-from specialk_gpu.graph.representatives import without_duplicates
+from specialk_gpu.graph.representatives import representatives_of
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
@@ -319,11 +319,11 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
             If backend="cuda" but CUDA cannot run.
         """
         self._validate_params()
-        check_limits(parameters := checked_parameters(self))
+        check_parameter_limits(parameters := checked_parameters(self))
         before = dict(vars(self))
         try:
             shown = show_progress() if self.verbose else nullcontext()
-            with shown, limited(parameters.time_limit):
+            with shown, time_limited(parameters.time_limit):
                 return self._tell_callbacks(self._fit, X)
         except BaseException:  # any failure or interruption leaves the estimator as it was
             self.__dict__.clear()
@@ -338,30 +338,30 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
         """Run the stages on checked input; set the fitted attributes, converted by `out`."""
-        X, parameters = to_backend(bk, given), checked_parameters(self)
+        X, parameters = validated_on_backend(bk, given), checked_parameters(self)
         rng = check_random_state(self.random_state)
         timings: dict[str, float] = {}
-        clock = Clock(bk, timings)
+        clock = ProgressClock(bk, timings)
 
         rows, spacing, first, group = None, None, None, None
         if self.affinity == "precomputed":
             W, radius = symmetric_affinity(X), None
             W = normalised_graph(W) if self.normalize else W
-            warn_of_hubs(parameters, bk, W)
-            check_counts(parameters, W.shape[0], "rows")
+            warn_of_hubs_to_fit(parameters, bk, W)
+            check_parameter_counts(parameters, W.shape[0], "rows")
         else:
-            with explain_memory_error(bk, "graph"):
+            with explain_memory_error_of_fit(bk, "graph"):
                 if self.metric == "euclidean":
                     warn_of_scales(X)
-                rows = Rows(in_metric(X, self.metric))
+                rows = Rows(features_in_metric(X, self.metric))
                 n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
-                rows, first, group = without_duplicates(rows, n_neighbors)
-                check_counts(
+                rows, first, group = representatives_of(rows, n_neighbors)
+                check_parameter_counts(
                     parameters, len(rows), "distinct rows" if group is not None else "rows"
                 )
-                foresee(parameters, bk, *rows.X.shape)
-                W, radius = neighbour_graph(parameters, bk, rows)
-                spacing = spacing_of(parameters, rows)
+                foresee_fit(parameters, bk, *rows.X.shape)
+                W, radius = graph_to_fit(parameters, bk, rows)
+                spacing = spacing_in_fit(parameters, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         warn_of_graph(parameters, W)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
+from specialk_gpu._host import OnDevice, on_host
 from specialk_gpu._result import SelectionPath
-from specialk_gpu._storage import OnDevice, on_host
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.merging import Tree
@@ -18,7 +18,7 @@ from specialk_gpu.selection.merging import Tree
 __all__ = ["Fitted"]
 
 
-class Late:
+class LateFitted:
     """A fitted attribute that is copied from the device to the host when it is first read.
 
     Its value is stored in the instance's dictionary under its own name, like any attribute.
@@ -63,10 +63,10 @@ class Fitted:
     _fit_X: Array | OnDevice | None  # the fitted rows
     _fit_labels: Array | OnDevice  # the labels of these rows
 
-    embedding_ = Late()
-    affinity_matrix_ = Late()
-    membership_ = Late()
-    _spacing = Late()  # the distance of each row to its last neighbour; None for given graphs
+    embedding_ = LateFitted()
+    affinity_matrix_ = LateFitted()
+    membership_ = LateFitted()
+    _spacing = LateFitted()  # the distance of each row to its last neighbour; None for given graphs
 
     @property
     def tree_(self) -> Tree:
@@ -126,8 +126,8 @@ class Fitted:
         if self._tree is not None:
             most = self._tree.n_leaves
             what = "the number of fragments, which a fit with n_clusters=k raises,"
-            return self._tree.labels(as_integer("k", k, 1, most, what))
-        k = as_integer("k", k, 1)
+            return self._tree.labels(checked_integer("k", k, 1, most, what))
+        k = checked_integer("k", k, 1)
         step = next((step for step in self.path_ if step.k == k), None)
         if step is None:
             known = [step.k for step in self.path_]

@@ -9,7 +9,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-__all__ = ["refuse_what_is_no_array", "refuse_what_is_no_matrix", "refuse_what_is_no_number"]
+__all__ = [
+    "refuse_non_numbers_in_matrix",
+    "refuse_what_cannot_be_matrix",
+    "refuse_what_is_no_matrix",
+]
 
 ARRAYS = ("shape", "__array__", "__array_interface__", "__dlpack__")  # what types of arrays have
 ADVICE = (
@@ -18,7 +22,7 @@ ADVICE = (
 )
 
 
-def refuse_what_is_no_array(X: Any) -> None:
+def refuse_what_cannot_be_matrix(X: Any) -> None:
     """Raise an error for an object on the host that is no array, data frame or list.
 
     Parameters
@@ -37,13 +41,13 @@ def refuse_what_is_no_array(X: Any) -> None:
     text_or_path = isinstance(X, (str, bytes, os.PathLike))
     is_array = isinstance(X, (Sequence, memoryview)) or any(hasattr(kind, name) for name in ARRAYS)
     if text_or_path or not is_array:
-        msg = f"X must be an array or a data frame of shape (m, d), got {_named(X)}.{_remedy(X)}"
-        raise TypeError(msg)
+        msg = f"X must be an array or a data frame of shape (m, d), got {_named_for_matrix(X)}."
+        raise TypeError(msg + _remedy_for_matrix(X))
     if not hasattr(X, "shape"):
         try:
             np.asarray(X)
         except ValueError:
-            _refuse_ragged(X)
+            _refuse_ragged_matrix(X)
 
 
 def refuse_what_is_no_matrix(X: Any) -> None:
@@ -68,19 +72,19 @@ def refuse_what_is_no_matrix(X: Any) -> None:
         raise ValueError(msg)
     names = getattr(X, "column_names", getattr(X, "columns", None))
     if names is not None:
-        _refuse_columns(X, names)
+        _refuse_matrix_columns(X, names)
     if not shape[1]:
         msg = f"X must have columns, got 0 feature(s) (shape={shape}) while a minimum of 1 is "
         msg += "required."
         raise ValueError(msg)
 
 
-def _named(X: Any) -> str:
+def _named_for_matrix(X: Any) -> str:
     """Return what an object is, in a few words."""
     return "None" if X is None else f"an object of type {type(X).__name__}"
 
 
-def _remedy(X: Any) -> str:
+def _remedy_for_matrix(X: Any) -> str:
     """Return a sentence that helps, with a blank before it."""
     if isinstance(X, (str, bytes, os.PathLike)):
         return " Read a file first, for instance by specialk_gpu.io.read_matrix(path)."
@@ -89,7 +93,7 @@ def _remedy(X: Any) -> str:
     return " Turn it into a list: list(X)." if isinstance(X, Iterable) else ""
 
 
-def _refuse_ragged(X: Sequence[Any]) -> NoReturn:
+def _refuse_ragged_matrix(X: Sequence[Any]) -> NoReturn:
     lengths = [len(row) if hasattr(row, "__len__") else None for row in X]
     i = next((i for i, length in enumerate(lengths) if length != lengths[0]), None)
     if i is None:
@@ -100,7 +104,7 @@ def _refuse_ragged(X: Sequence[Any]) -> NoReturn:
     raise ValueError(msg)
 
 
-def _refuse_columns(X: Any, names: Iterable[Any]) -> None:
+def _refuse_matrix_columns(X: Any, names: Iterable[Any]) -> None:
     """Raise an error if columns of a data frame share a name or are sparse."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
@@ -112,7 +116,7 @@ def _refuse_columns(X: Any, names: Iterable[Any]) -> None:
         raise TypeError(msg)
 
 
-def refuse_what_is_no_number(X: Any, error: Exception) -> None:
+def refuse_non_numbers_in_matrix(X: Any, error: Exception) -> None:
     """Raise an error that shows the first entry that cannot be converted to a number, if any.
 
     Parameters
@@ -135,6 +139,6 @@ def refuse_what_is_no_number(X: Any, error: Exception) -> None:
             float(value)
         except (TypeError, ValueError) as reason:
             row, column = place
-            msg = f"X must hold numbers, got {_named(value)} in row {row}, column {column}: "
-            msg += f"{reason}. Fill, convert or drop it first."
+            msg = f"X must hold numbers, got {_named_for_matrix(value)} in row {row}, "
+            msg += f"column {column}: {reason}. Fill, convert or drop it first."
             raise TypeError(msg) from error

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._account import Account
-from specialk_gpu._prediction import Voters, Votes, shares_of_neighbors, shares_of_similarities
-from specialk_gpu._storage import OnDevice, load, on_host, save
-from specialk_gpu._validation import output_converter, to_backend, validate_input
+from specialk_gpu._host import OnDevice, on_host
+from specialk_gpu._prediction import Voters, Votes, predict_by_neighbors, predict_by_similarities
+from specialk_gpu._storage import load, save
+from specialk_gpu._validation import output_converter, validate_input, validated_on_backend
 from specialk_gpu._version import __version__
 from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
-from specialk_gpu.graph.features import in_metric
-from specialk_gpu.inspection.outliers import cluster_spacings, outlier_scores
+from specialk_gpu.graph.features import features_in_metric
+from specialk_gpu.inspection.outliers import outlier_scores, spacings_for_outliers
 from specialk_gpu.inspection.refitting import Refitting
 from specialk_gpu.tables.preparation import Preparation, Prepared
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["FittedModel"]
 
@@ -165,24 +163,26 @@ class FittedModel(Refitting, Account):
                 votes = Votes(bk.xp.empty(0, dtype=np.int32), shares)
                 return votes.among(given.n_rows, bk.asarray(given.kept)), output_converter(X)
             given_X = X if given is None else given.X
-            rows = to_backend(
+            rows = validated_on_backend(
                 bk, validate_input(checker, bk, given_X, precomputed=precomputed, fitted=True)
             )
             labels = self._brought(bk, "_fit_labels")
             membership = self._brought(bk, "membership_")
             if precomputed:
                 D = self._brought(bk, "embedding_")
-                votes = shares_of_similarities(rows, D, labels, membership)
+                votes = predict_by_similarities(rows, D, labels, membership)
             else:
                 fitted, spacing = self._brought(bk, "_fit_X"), self._brought(bk, "_spacing")
                 if self._distinct is not None:
                     first = self._brought(bk, "_distinct")
                     membership, spacing = membership[first], spacing[first]
-                usual = cluster_spacings(spacing, labels, self.n_clusters_)
+                usual = spacings_for_outliers(spacing, labels, self.n_clusters_)
                 voters = Voters(fitted, labels, membership, spacing, usual)
-                rows = in_metric(_in_dtype(rows, fitted.dtype), self._settings["metric"])
+                rows = features_in_metric(
+                    _in_dtype_of_model(rows, fitted.dtype), self._settings["metric"]
+                )
                 n_voters = min(self._settings["n_neighbors"], fitted.shape[0])
-                votes = shares_of_neighbors(rows, voters, n_voters, self._settings["noise"])
+                votes = predict_by_neighbors(rows, voters, n_voters, self._settings["noise"])
             if given is not None and given.kept is not None:
                 votes = votes.among(given.n_rows, bk.asarray(given.kept))
         return votes, output_converter(X)
@@ -338,7 +338,7 @@ class FittedModel(Refitting, Account):
         return fitted.array
 
 
-def _in_dtype(X: Array, dtype: np.dtype) -> Array:
+def _in_dtype_of_model(X: Array, dtype: np.dtype) -> Array:
     """Return X in the dtype of the fitted rows if that loses nothing, otherwise unchanged."""
     with np.errstate(over="ignore"):
         converted = X.astype(dtype, copy=False)

@@ -9,9 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from specialk_gpu._checks import as_integer, as_positive
+from specialk_gpu._checks import checked_integer, checked_positive
 
-__all__ = ["Parameters", "checked_parameters", "check_counts", "check_limits", "significance_level"]
+__all__ = [
+    "Parameters",
+    "check_parameter_counts",
+    "check_parameter_limits",
+    "checked_parameters",
+    "significance_level",
+]
 
 NUMBERS = ("alpha", "coverage", "drop_correlated", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
@@ -59,9 +65,9 @@ def checked_parameters(model: BaseEstimator) -> Any:
         if name == "noise" and isinstance(value, (bool, np.bool)):
             given[name] = FAR if value else None
         elif name in NUMBERS and value is not None:
-            given[name] = as_positive(name, value)
+            given[name] = checked_positive(name, value)
         elif isinstance(value, Integral):
-            given[name] = as_integer(name, value, 1)
+            given[name] = checked_integer(name, value, 1)
     return SimpleNamespace(**given)
 
 
@@ -70,7 +76,7 @@ def significance_level(model: Parameters) -> float:
     return LEVELS[model.criterion] if model.alpha is None else model.alpha
 
 
-def check_counts(model: Parameters, m: int, rows: str) -> None:
+def check_parameter_counts(model: Parameters, m: int, rows: str) -> None:
     """Raise a ValueError if more clusters than rows are requested, before any work is done."""
     for name in ("n_clusters", "min_clusters"):
         value = getattr(model, name)
@@ -79,7 +85,7 @@ def check_counts(model: Parameters, m: int, rows: str) -> None:
             raise ValueError(msg)
 
 
-def check_limits(model: Parameters) -> None:
+def check_parameter_limits(model: Parameters) -> None:
     """Raise a ValueError if the numbers of clusters contradict each other."""
     if model.noise and model.affinity == "precomputed":
         msg = (

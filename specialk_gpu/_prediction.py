@@ -6,14 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu._warn import warn
+from specialk_gpu._warnings import GraphWarning, warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.knn import GraphWarning
+from specialk_gpu.graph.affinity import rows_of_affinities
 from specialk_gpu.graph.neighbors import neighbors_among
-from specialk_gpu.graph.precomputed import rows_of_entries
 
-__all__ = ["Voters", "Votes", "shares_of_neighbors", "shares_of_similarities"]
+__all__ = ["Voters", "Votes", "predict_by_neighbors", "predict_by_similarities"]
 
 NEAR = 2.0  # up to so many times the spacing of its voters, a new row is as near as fitted rows are
 
@@ -63,7 +62,7 @@ class Voters(NamedTuple):
     usual: Array
 
 
-def shares_of_neighbors(
+def predict_by_neighbors(
     queries: Array, voters: Voters, n_neighbors: int, noise: float | None = None
 ) -> Votes:
     """Return the labels and shares of new rows, by the memberships of the nearest fitted rows.
@@ -95,7 +94,7 @@ def shares_of_neighbors(
     for voter, vote in zip(indices.T, votes.T, strict=True):  # not at once: (q, n, k) is large
         shares += voters.membership[voter] * vote[:, None]
     shares /= votes.sum(axis=1)[:, None]
-    labels = _labels_of(_shares(bk, voters.labels[indices], votes, k), shares)
+    labels = _predicted_labels(_predicted_shares(bk, voters.labels[indices], votes, k), shares)
     spacing = xp.where(voters.spacing > 0, voters.spacing, voters.usual[voters.labels])
     with np.errstate(over="ignore"):
         far = distances[:, -1] / xp.median(spacing[indices], axis=1)
@@ -106,14 +105,14 @@ def shares_of_neighbors(
     return Votes(labels, trust * shares + (1 - trust) / k)
 
 
-def _labels_of(by_label: Array, shares: Array) -> Array:
+def _predicted_labels(by_label: Array, shares: Array) -> Array:
     """Return the label (q,) that has all votes, or the largest share where voters disagree."""
     xp = backend_of(shares).xp
     agree = by_label.max(axis=1) == 1
     return xp.where(agree, by_label.argmax(axis=1), shares.argmax(axis=1)).astype(np.int32)
 
 
-def _shares(bk: Backend, near: Array, votes: Array, n_clusters: int) -> Array:
+def _predicted_shares(bk: Backend, near: Array, votes: Array, n_clusters: int) -> Array:
     """Return the shares (q, k): sums of the votes (q, n) by the voters' labels `near` (q, n)."""
     xp, q = bk.xp, near.shape[0]
     place = xp.arange(q)[:, None] * n_clusters + near
@@ -122,7 +121,7 @@ def _shares(bk: Backend, near: Array, votes: Array, n_clusters: int) -> Array:
     return total / total.sum(axis=1)[:, None]
 
 
-def shares_of_similarities(S: Sparse, D: Array, labels: Array, membership: Array) -> Votes:
+def predict_by_similarities(S: Sparse, D: Array, labels: Array, membership: Array) -> Votes:
     """Return the labels and shares of new rows, by the memberships of the fitted rows.
 
     Parameters
@@ -150,14 +149,14 @@ def shares_of_similarities(S: Sparse, D: Array, labels: Array, membership: Array
     bk = backend_of(S)
     xp, (q, k) = bk.xp, (S.shape[0], membership.shape[1])
     S = bk.sparse.csr_matrix(S, dtype=np.float64)
-    row = rows_of_entries(S, "similarities")
+    row = rows_of_affinities(S, "similarities")
     S.data = xp.ldexp(S.data, -S.shape[1].bit_length())  # keeps the sum of each row finite
-    S.data = xp.ldexp(S.data, _growth(bk, S)[row])  # and near 2^50
+    S.data = xp.ldexp(S.data, _exponents_to_predict(bk, S)[row])  # and near 2^50
     one_hot = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
-    total = _products(bk, S, xp.concatenate([one_hot, membership], axis=1))
+    total = _products_to_predict(bk, S, xp.concatenate([one_hot, membership], axis=1))
     by_label, shares = total[:, :k], total[:, k:]
     alone = by_label.sum(axis=1) == 0
-    by_label[alone, _label_of_zero(bk, D, labels, k)] = 1.0
+    by_label[alone, _predicted_label_of_zero(bk, D, labels, k)] = 1.0
     shares[alone] = 1.0
     if n_alone := int(alone.sum()):  # host waits
         warn(
@@ -167,10 +166,10 @@ def shares_of_similarities(S: Sparse, D: Array, labels: Array, membership: Array
         )
     by_label /= by_label.sum(axis=1)[:, None]
     shares /= shares.sum(axis=1)[:, None]
-    return Votes(_labels_of(by_label, shares), shares)
+    return Votes(_predicted_labels(by_label, shares), shares)
 
 
-def _products(bk: Backend, S: Sparse, X: Array) -> Array:
+def _products_to_predict(bk: Backend, S: Sparse, X: Array) -> Array:
     """Return S X for a sparse matrix (q, m), which is filled up to a square: (q, columns)."""
     xp, (q, m) = bk.xp, S.shape
     n = max(q, m)
@@ -182,13 +181,13 @@ def _products(bk: Backend, S: Sparse, X: Array) -> Array:
     return out[:q]
 
 
-def _growth(bk: Backend, S: Sparse) -> Array:
+def _exponents_to_predict(bk: Backend, S: Sparse) -> Array:
     """Return the exponents of two (q,) that scale the rows of S to sums of about 2^50."""
-    sums = _products(bk, S, bk.xp.ones((S.shape[1], 1)))
+    sums = _products_to_predict(bk, S, bk.xp.ones((S.shape[1], 1)))
     return 50 - bk.xp.frexp(sums[:, 0])[1]
 
 
-def _label_of_zero(bk: Backend, D: Array, labels: Array, n_clusters: int) -> int:
+def _predicted_label_of_zero(bk: Backend, D: Array, labels: Array, n_clusters: int) -> int:
     """Return the label for a row whose embedding is zero."""
     zero = bk.xp.flatnonzero(~(D != 0).any(axis=1))
     if zero.size:

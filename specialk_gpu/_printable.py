@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Sequence
 
-__all__ = ["html_table", "printable"]
+__all__ = ["printable", "printable_html_table"]
 
 
 def printable(text: object) -> str:
@@ -30,16 +30,16 @@ def printable(text: object) -> str:
     text = str(text)
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else _escaped(char) for char in text)
+    return "".join(char if char.isprintable() else _printable_escape(char) for char in text)
 
 
-def _escaped(char: str) -> str:
+def _printable_escape(char: str) -> str:
     if "\udc80" <= char <= "\udcff":  # a byte that Python could not decode
         return f"\\x{ord(char) - 0xDC00:02x}"
     return char.encode("unicode_escape").decode("ascii")
 
 
-def html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def printable_html_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of HTML, in which all cells are shown as text."""
     top = "".join(f"<th>{html.escape(printable(cell))}</th>" for cell in head)
     lines = ("".join(f"<td>{html.escape(printable(cell))}</td>" for cell in row) for row in rows)

@@ -18,11 +18,19 @@ if TYPE_CHECKING:
 
     from specialk_gpu._model import FittedModel
 
-__all__ = ["one_line", "path_rows", "print_info", "print_results", "summary"]
+__all__ = [
+    "path_for_printing",
+    "print_info",
+    "print_results",
+    "printed_line",
+    "summary_for_printing",
+]
 __all__ += ["warnings_in_one_line"]
 
 
-def path_rows(model: FittedModel, true_labels: np.ndarray | None = None) -> list[dict[str, Any]]:
+def path_for_printing(
+    model: FittedModel, true_labels: np.ndarray | None = None
+) -> list[dict[str, Any]]:
     """Return the path as a list of dicts for JSON; add the NMI if true labels are given."""
     from sklearn.metrics import normalized_mutual_info_score
 
@@ -50,7 +58,7 @@ def _finite(number: float | None) -> float | None:
     return float(number) if number is not None and math.isfinite(number) else None
 
 
-def summary(
+def summary_for_printing(
     model: FittedModel, rows: list[dict[str, Any]], seconds: float, warned: list[str]
 ) -> dict[str, Any]:
     from specialk_gpu._environment import package_versions, peak_bytes
@@ -89,7 +97,7 @@ def _print_path(rows: list[dict[str, Any]], n_clusters: int, criterion: str) -> 
     table = [["", "k", *columns, "pair", "accepted", f"reason ({rule})"]]
     for row in rows:
         cells = ["*" if row["k"] == n_clusters else "", str(row["k"])]
-        cells += [_shown(row.get(name), name, criterion) for name in columns.values()]
+        cells += [_printed_number(row.get(name), name, criterion) for name in columns.values()]
         cells.append("-" if row["pair"] is None else "{}, {}".format(*row["pair"]))
         table.append([*cells, "yes" if row["accepted"] else "no", row["reason"]])
     if rows and "nmi" in rows[0]:
@@ -101,7 +109,7 @@ def _print_path(rows: list[dict[str, Any]], n_clusters: int, criterion: str) -> 
         print("  ".join([*padded[:-1], cells[-1]]))
 
 
-def _shown(number: float | None, name: str, criterion: str) -> str:
+def _printed_number(number: float | None, name: str, criterion: str) -> str:
     """Format a number of the path."""
     from specialk_gpu.inspection.diagnostics import in_words
 
@@ -140,7 +148,7 @@ def print_info() -> None:
     print(f"NVIDIA driver: {driver_text()}")
     for row in describe_backends():
         if not row["available"]:
-            print(f"backend {row['name']}: not available: {one_line(row['reason'])}")
+            print(f"backend {row['name']}: not available: {printed_line(row['reason'])}")
             continue
         print(f"backend {row['name']}: available ({listed(row['versions'])})")
         for device in row["devices"]:
@@ -149,7 +157,7 @@ def print_info() -> None:
             print(f"  device: {device['name']}, {device['memory'] / 2**30:.1f} GiB{suffix}")
 
 
-def one_line(message: object) -> str:
+def printed_line(message: object) -> str:
     """Return a message in one line, without characters that could steer a terminal."""
     return printable(" ".join(str(message).split()))
 
@@ -160,7 +168,7 @@ def warnings_in_one_line(worded: Callable[[str], str]) -> Iterator[list[str]]:
     warned: list[str] = []
 
     def show(message: object, *_args: object, **_kwargs: object) -> None:
-        text = one_line(worded(str(message)))
+        text = printed_line(worded(str(message)))
         if text not in warned:
             warned.append(text)
             print("specialk-gpu: warning:", text, file=sys.stderr)

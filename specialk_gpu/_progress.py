@@ -11,16 +11,23 @@ from contextvars import ContextVar
 from threading import Lock
 from typing import Any, Protocol, TypeVar
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 
-__all__ = ["Clock", "announce", "expect", "logger", "report_progress", "show_minutes"]
-__all__ += ["show_progress", "stages_told", "unheard", "with_progress"]
+__all__ = [
+    "ProgressClock",
+    "announce_with_progress",
+    "expect_progress",
+    "logger",
+    "report_progress",
+    "show_progress_by_minute",
+]
+__all__ += ["show_progress", "stages_told", "with_progress", "without_progress"]
 
 T = TypeVar("T")
 logger = logging.getLogger("specialk_gpu")
 
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
-_display: ContextVar[_Display | None] = ContextVar("display", default=None)
+_display: ContextVar[_ProgressDisplay | None] = ContextVar("display", default=None)
 _told: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
 
 WHOLE = "{desc}: {percentage:3.0f}% of the fit |{bar}| {elapsed}<{remaining}"
@@ -32,9 +39,9 @@ def report_progress(stage: str, done: int, total: int = 0) -> None:
     """Report that `done` of `total` parts of a stage are done; a `total` of 0 means unknown.
 
     A stage without a name is not reported. In both cases the computation ends here if it has to
-    stop (see `specialk_gpu._deadline`).
+    stop (see `specialk_gpu._time_limit`).
     """
-    check()
+    check_time_limit()
     listener = _listener.get()
     if stage and listener is not None:
         listener(stage, done, total)
@@ -48,7 +55,7 @@ def with_progress(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
 
 
 @contextmanager
-def unheard() -> Iterator[None]:
+def without_progress() -> Iterator[None]:
     """Tell the listener of this thread nothing: of a part of a stage, whose own stages are many."""
     tokens = _listener.set(None), _display.set(None)
     try:
@@ -58,18 +65,18 @@ def unheard() -> Iterator[None]:
         _display.reset(tokens[1])
 
 
-def expect(stages: Mapping[str, float]) -> None:
+def expect_progress(stages: Mapping[str, float]) -> None:
     """Say how long each stage of a fit will take, in any unit; a second plan is ignored."""
     display = _display.get()
     if display is not None and not display.expected:
         display.expected = dict(stages)
 
 
-def announce(message: str) -> None:
+def announce_with_progress(message: str) -> None:
     """Log a message, and show it where progress is shown without the log."""
     logger.info(message)
     display = _display.get()
-    if isinstance(display, _Lines) and not display.in_log:
+    if isinstance(display, _ProgressLines) and not display.in_log:
         display.write(message)
 
 
@@ -79,7 +86,7 @@ class _Waits(Protocol):
     def synchronize(self) -> None: ...
 
 
-class Clock:
+class ProgressClock:
     """Measures and logs the seconds of one stage after another."""
 
     def __init__(self, bk: _Waits, timings: dict[str, float]) -> None:
@@ -94,16 +101,16 @@ class Clock:
             display.finish(stage)
         logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
         self.since = now
-        _tell(stage)
+        _tell_progress(stage)
 
     def add(self, timings: Mapping[str, float]) -> None:
         """Add stages that ended by now, and that were measured elsewhere."""
         self.timings.update(timings)
         for stage in timings:
-            _tell(stage)
+            _tell_progress(stage)
 
 
-def _tell(stage: str) -> None:
+def _tell_progress(stage: str) -> None:
     if (told := _told.get()) is not None:
         told(stage)
 
@@ -121,11 +128,11 @@ def stages_told(told: Callable[[str], None]) -> Iterator[None]:
 @contextmanager
 def show_progress() -> Iterator[None]:
     """Enable INFO messages (on standard error if logging is not set up) and progress bars."""
-    with _listening, _shown():
+    with _listening, _progress_shown():
         yield
 
 
-class _Listening:
+class _ProgressListening:
     """Enables INFO messages while at least one thread is inside the context."""
 
     def __init__(self) -> None:
@@ -152,20 +159,20 @@ class _Listening:
                     self.handler = None
 
 
-_listening = _Listening()
+_listening = _ProgressListening()
 
 
 @contextmanager
-def show_minutes() -> Iterator[None]:
+def show_progress_by_minute() -> Iterator[None]:
     """Write a line a minute on standard error, and nothing else: for what is piped."""
-    with _displayed(_Lines(lambda line: print(line, file=sys.stderr, flush=True))):
+    with _progress_displayed(_ProgressLines(lambda line: print(line, file=sys.stderr, flush=True))):
         yield
 
 
 @contextmanager
-def _shown() -> Iterator[None]:
+def _progress_shown() -> Iterator[None]:
     """Show a bar on a terminal or in a notebook, if tqdm is installed; else log a line a minute."""
-    display: _Display = _Lines(logger.info)
+    display: _ProgressDisplay = _ProgressLines(logger.info)
     display.in_log = True
     if sys.stderr.isatty() or "ipykernel" in sys.modules:
         try:
@@ -173,13 +180,13 @@ def _shown() -> Iterator[None]:
         except ImportError:
             pass
         else:
-            display = _Bars(tqdm)
-    with _displayed(display):
+            display = _ProgressBars(tqdm)
+    with _progress_displayed(display):
         yield
 
 
 @contextmanager
-def _displayed(display: _Display) -> Iterator[None]:
+def _progress_displayed(display: _ProgressDisplay) -> Iterator[None]:
     tokens = _listener.set(display.show), _display.set(display)
     try:
         yield
@@ -189,7 +196,7 @@ def _displayed(display: _Display) -> Iterator[None]:
         display.close()
 
 
-class _Display:
+class _ProgressDisplay:
     """What shows progress; knows how much of a fit is done, if its stages are expected."""
 
     in_log = False  # whether the log is shown too
@@ -221,7 +228,7 @@ class _Display:
         """End the display."""
 
 
-class _Lines(_Display):
+class _ProgressLines(_ProgressDisplay):
     """Says once a minute, in a line, how far a stage is."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -239,7 +246,7 @@ class _Lines(_Display):
         self.write(f"{stage}: {parts}{whole}")
 
 
-class _Bars(_Display):
+class _ProgressBars(_ProgressDisplay):
     """Shows one bar for a whole fit with its stages, or for a stage that is called on its own."""
 
     def __init__(self, tqdm: Any) -> None:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from specialk_gpu._printable import html_table
+from specialk_gpu._printable import printable_html_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,40 +15,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_POWER",
-    "CalibrationWarning",
-    "LimitWarning",
-    "SelectionPath",
-    "PowerWarning",
-    "ScaleWarning",
     "TIME_IS_UP",
-    "TimeLimitWarning",
     "Candidate",
+    "SelectionPath",
 ]
 
 NO_POWER = "rejected: the test has no power on these data"
 MOST_IN_HTML = 50  # candidates
 TIME_IS_UP = "; time_limit reached"  # the end of a reason
 SMALL = -3 * math.log(10)  # log p below which the cut test's p is printed as "< 0.001"
-
-
-class PowerWarning(UserWarning):
-    """Too few rows or columns to accept even a clear split: k = 1 is no evidence."""
-
-
-class LimitWarning(UserWarning):
-    """The search ended at `max_clusters`, or with more clusters than √m: check the path."""
-
-
-class ScaleWarning(UserWarning):
-    """The spreads of the columns differ a hundredfold: the widest alone decide the clusters."""
-
-
-class TimeLimitWarning(UserWarning):
-    """The fit came to `time_limit` and ended with what was known: there may be more clusters."""
-
-
-class CalibrationWarning(UserWarning):
-    """The cut test was not calibrated on this kind of graph, so its p may be too small."""
 
 
 class Candidate(NamedTuple):
@@ -184,7 +159,7 @@ class SelectionPath(tuple[Candidate, ...]):
 
     def _repr_html_(self) -> str:
         """Return a table of HTML for notebooks, of at most `MOST_IN_HTML` candidates."""
-        table = html_table(self._head(), map(self._cells, self[:MOST_IN_HTML]))
+        table = printable_html_table(self._head(), map(self._cells, self[:MOST_IN_HTML]))
         left = len(self) - MOST_IN_HTML
         return f"{table}\n<p>and {left} more: print(model.path_)</p>" if left > 0 else table
 

@@ -17,19 +17,18 @@ import zipfile
 from collections.abc import Callable
 from numbers import Integral, Real
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 from numpy.lib import format as npy
 from scipy import sparse
 
 from specialk_gpu._result import Candidate, SelectionPath
-from specialk_gpu._schema import check_model
-from specialk_gpu._writing import replacing
-from specialk_gpu.backend import backend_of, is_device_array
+from specialk_gpu._schema import check_schema
+from specialk_gpu._writing import writing_whole
 from specialk_gpu.selection.merging import Tree
 
-__all__ = ["OnDevice", "load", "on_host", "save"]
+__all__ = ["load", "save"]
 
 FORMAT = 4
 STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
@@ -38,27 +37,6 @@ MOST_ARRAYS = 100  # in a file
 LONGEST = 500  # characters of a message about a damaged file
 
 Check = Callable[[dict[str, Any], dict[str, Any]], None]  # of parameters and settings
-
-
-class OnDevice(NamedTuple):
-    """A fitted array on the device, which is copied to the host when it is read."""
-
-    array: Any
-    host: Any = None  # its copy on the host, if there is one already
-
-
-def on_host(value: Any) -> Any:
-    """Return a fitted attribute with its arrays on the host; host arrays are not copied."""
-    if isinstance(value, OnDevice):
-        value = value.array if value.host is None else value.host
-    if isinstance(value, SelectionPath):
-        return value.with_labels(on_host)
-    if isinstance(value, Tree):
-        return value._replace(leaf=on_host(value.leaf))
-    if not is_device_array(value):
-        return value
-    bk = backend_of(value)
-    return value.get() if bk.sparse.issparse(value) else bk.to_numpy(bk.asarray(value))
 
 
 def save(
@@ -119,9 +97,9 @@ def save(
         else:
             plain[name] = {"value": value}
     header = {"format": FORMAT, "class": kind, "version": version, "parameters": parameters}
-    content = json.dumps(header | {"state": plain}, allow_nan=False, default=_number)
+    content = json.dumps(header | {"state": plain}, allow_nan=False, default=_number_to_store)
     try:
-        _check_all(arrays, json.loads(content), check)
+        _check_stored(arrays, json.loads(content), check)
     except ValueError as error:
         msg = f"the model cannot be saved: {error}"
         raise ValueError(msg) from error
@@ -129,11 +107,11 @@ def save(
     if path.is_dir() or not path.parent.is_dir():
         msg = f"{path} must name a file in a folder that exists."
         raise OSError(msg)
-    with replacing(path) as stream:
+    with writing_whole(path) as stream:
         np.savez(stream, content=np.array(content), **arrays)
 
 
-def _number(value: object) -> float:
+def _number_to_store(value: object) -> float:
     """Return a NumPy scalar as a Python number."""
     if isinstance(value, np.generic):  # `item` of a long double is one again
         return float(value) if isinstance(value, np.floating) else value.item()
@@ -141,8 +119,8 @@ def _number(value: object) -> float:
     raise TypeError(msg)
 
 
-def _check_all(arrays: dict[str, np.ndarray], content: dict[str, Any], check: Check) -> None:
-    check_model(arrays, content)
+def _check_stored(arrays: dict[str, np.ndarray], content: dict[str, Any], check: Check) -> None:
+    check_schema(arrays, content)
     check(content["parameters"], content["state"]["_settings"]["value"])
 
 
@@ -169,38 +147,39 @@ def load(path: str | Path, kind: str, check: Check) -> tuple[dict[str, Any], dic
     with Path(path).open("rb") as stream, warnings.catch_warnings():
         warnings.simplefilter("error")  # a warning of NumPy also means that the file is damaged
         try:
-            arrays = _read(stream)
-            content = _json_of(str(arrays.pop("content")))
+            arrays = _stored_arrays(stream)
+            content = _stored_json(str(arrays.pop("content")))
             found = content["format"], content["class"]
             if found == (FORMAT, kind):
-                _check_all(arrays, content, check)
+                _check_stored(arrays, content, check)
                 state = {
-                    name: _restored(name, value, arrays) for name, value in content["state"].items()
+                    name: _restored_from_storage(name, value, arrays)
+                    for name, value in content["state"].items()
                 }
         except MemoryError:
             raise
         except Exception as error:  # a damaged file can raise many kinds of errors
             if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
                 raise
-            told = _one_line(f"{error}" or type(error).__name__)
+            told = _stored_text_in_one_line(f"{error}" or type(error).__name__)
             msg = f"{path} is not a model that was saved, or is damaged: {told}"
             raise ValueError(msg) from error
     if found != (FORMAT, kind):
-        told = _one_line(f"got a {found[1]} in format {found[0]}")
-        version = _one_line(str(content["version"]))
+        told = _stored_text_in_one_line(f"got a {found[1]} in format {found[0]}")
+        version = _stored_text_in_one_line(str(content["version"]))
         msg = f"{path} must hold a {kind} in format {FORMAT}, {told}, written by version {version}."
         raise ValueError(msg)
-    state |= {name: _of_strings(array) for name, array in arrays.items() if "." not in name}
+    state |= {name: _stored_strings(array) for name, array in arrays.items() if "." not in name}
     return content["parameters"], state
 
 
-def _one_line(text: str) -> str:
+def _stored_text_in_one_line(text: str) -> str:
     """Return text from a file in one line of printable characters, cut if it is long."""
     text = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
 
 
-def _json_of(text: str) -> dict[str, Any]:
+def _stored_json(text: str) -> dict[str, Any]:
     """Read the JSON text, which has no NaN or infinity, and check its outermost names."""
 
     def refuse(number: str) -> None:
@@ -215,7 +194,7 @@ def _json_of(text: str) -> dict[str, Any]:
     return content
 
 
-def _read(stream: IO[bytes]) -> dict[str, np.ndarray]:
+def _stored_arrays(stream: IO[bytes]) -> dict[str, np.ndarray]:
     """Read the arrays of an .npz file.
 
     The header of each is checked before anything is read, and together the arrays must not be
@@ -239,7 +218,7 @@ def _read(stream: IO[bytes]) -> dict[str, np.ndarray]:
             raise ValueError(msg)
         for name, one in members.items():
             with archive.open(one) as file:
-                _check_promise(name, file, one.file_size)
+                _check_stored_size(name, file, one.file_size)
         arrays = {}
         for name, one in members.items():
             with archive.open(one) as file:
@@ -248,7 +227,7 @@ def _read(stream: IO[bytes]) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _check_promise(name: str, file: IO[bytes], size: int) -> None:
+def _check_stored_size(name: str, file: IO[bytes], size: int) -> None:
     """Raise a ValueError if the header of an array promises another size than there is."""
     try:
         version = npy.read_magic(file)
@@ -266,12 +245,12 @@ def _check_promise(name: str, file: IO[bytes], size: int) -> None:
         raise ValueError(msg)
 
 
-def _of_strings(array: np.ndarray) -> np.ndarray:
+def _stored_strings(array: np.ndarray) -> np.ndarray:
     """Return an array of strings with dtype object, as scikit-learn stores names."""
     return array.astype(object) if array.dtype.kind == "U" else array
 
 
-def _restored(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
+def _restored_from_storage(name: str, value: dict[str, Any], arrays: dict[str, np.ndarray]) -> Any:
     """Rebuild a fitted attribute."""
     if "shape" in value:
         parts = tuple(arrays[f"{name}.{part}"] for part in PARTS)

@@ -12,18 +12,18 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
+from specialk_gpu._host import on_host
 from specialk_gpu._matrix import (
-    refuse_what_is_no_array,
+    refuse_non_numbers_in_matrix,
+    refuse_what_cannot_be_matrix,
     refuse_what_is_no_matrix,
-    refuse_what_is_no_number,
 )
-from specialk_gpu._storage import on_host
 from specialk_gpu.backend import is_device_array
 from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import SHORT_DTYPES, features
 
-__all__ = ["output_converter", "validate_input", "to_backend"]
+__all__ = ["output_converter", "validate_input", "validated_on_backend"]
 
 NOT_NUMBERS = (
     "date",
@@ -60,7 +60,7 @@ def validate_input(
     ValueError, TypeError
         If the estimator does not accept X.
     """
-    X = _adjacency(X, precomputed)
+    X = _validated_adjacency(X, precomputed)
     on_device = is_device_array(X)
     if on_device:
         X = bk.asarray(X)
@@ -83,11 +83,11 @@ def validate_input(
         return X
     if on_device:
         return features(X, min_rows)
-    X = _of_numpy(X)
-    refuse_what_is_no_array(X)
-    _refuse_text(X)
+    X = _validated_as_numpy(X)
+    refuse_what_cannot_be_matrix(X)
+    _refuse_invalid_text(X)
     refuse_what_is_no_matrix(X)
-    dtype = _dtype_of(X)
+    dtype = _dtype_to_validate(X)
     try:
         with np.errstate(over="ignore", invalid="ignore"):  # infinity is refused
             return validate_data(
@@ -95,7 +95,7 @@ def validate_input(
                 X,
                 reset=not fitted,
                 accept_sparse=precomputed,
-                dtype=_dtypes_kept(dtype, precomputed),
+                dtype=_valid_dtypes(dtype, precomputed),
                 ensure_all_finite=not precomputed,
                 ensure_min_samples=min_rows,
             )
@@ -104,18 +104,18 @@ def validate_input(
         raise ValueError(msg) from error
     except (TypeError, ValueError) as error:
         if not sparse.issparse(X):
-            refuse_what_is_no_number(X, error)
+            refuse_non_numbers_in_matrix(X, error)
         raise
 
 
-def _dtypes_kept(dtype: str, precomputed: bool) -> list[type]:  # noqa: FBT001
+def _valid_dtypes(dtype: str, precomputed: bool) -> list[type]:  # noqa: FBT001
     """Return what X may be made of after the check; another dtype becomes the first of these."""
     if precomputed:  # the dtype tells how much round-off to allow
         return [np.float64, np.float32, np.float16]
     return [np.float32 if dtype in ("float32", *SHORT_DTYPES) else np.float64]
 
 
-def to_backend(bk: Backend, X: Array | Sparse) -> Any:
+def validated_on_backend(bk: Backend, X: Array | Sparse) -> Any:
     """Move what `validate_input` returned to the backend; data already there are not copied."""
     if sparse.issparse(X):
         return X if bk.name == "numpy" else bk.sparse.csr_matrix(sparse.csr_matrix(X))
@@ -139,7 +139,7 @@ def output_converter(X: object) -> Callable[[Any], Any]:
     return lambda result: namespace.from_dlpack(result) if hasattr(result, "__dlpack__") else result
 
 
-def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private function
+def _validated_adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private function
     """Return the matrix of a NetworkX or igraph graph, in the order of its nodes.
 
     Edges without an attribute "weight" have weight 1. Any other object is returned unchanged.
@@ -165,7 +165,7 @@ def _adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a private fu
     return graph
 
 
-def _of_numpy(X: Any) -> Any:
+def _validated_as_numpy(X: Any) -> Any:
     """Return host tensors of other libraries as NumPy arrays; other input is returned unchanged."""
     if type(X).__module__.partition(".")[0] == "torch":
         return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy(force=True)
@@ -180,7 +180,7 @@ def _of_numpy(X: Any) -> Any:
     return X
 
 
-def _dtype_of(X: Any) -> str:
+def _dtype_to_validate(X: Any) -> str:
     """Return the name of the dtype of X as an array, or "" if it is unknown."""
     if hasattr(X, "dtype"):
         return str(getattr(X.dtype, "name", X.dtype))
@@ -190,7 +190,7 @@ def _dtype_of(X: Any) -> str:
     return ""
 
 
-def _refuse_text(X: Any) -> None:
+def _refuse_invalid_text(X: Any) -> None:
     """Raise a ValueError for text and dates, which would otherwise be converted to numbers."""
     columns = getattr(X, "dtypes", None)  # of a data frame
     if columns is None and hasattr(X, "schema"):

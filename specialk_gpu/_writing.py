@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-__all__ = ["replacing", "write_text"]
+__all__ = ["write_text", "writing_whole"]
 
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[IO[bytes]]:
+def writing_whole(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that takes the place of `path` if the block ends without an error.
 
     On an error or an interruption the new file is removed, and `path` stays as it was. A symbolic
@@ -53,7 +53,7 @@ def replacing(path: str | Path) -> Iterator[IO[bytes]]:
         if mode is not None and not os.access(path, os.W_OK):
             raise PermissionError(13, "Permission denied", str(path))
         if mode is None or stat.S_ISREG(mode):
-            with _beside(target, mode) as stream:
+            with _writing_beside(target, mode) as stream:
                 yield stream
         else:
             with path.open("wb") as stream:
@@ -72,7 +72,7 @@ def write_text(path: str | Path, text: str) -> None:
     Parameters
     ----------
     path : str or path-like
-        The target; see `replacing`.
+        The target; see `writing_whole`.
     text : str
         The content. What UTF-8 cannot hold, such as a part of a file name in another encoding, is
         written as an escape.
@@ -82,12 +82,12 @@ def write_text(path: str | Path, text: str) -> None:
     OSError
         If the file cannot be written.
     """
-    with replacing(path) as stream:
+    with writing_whole(path) as stream:
         stream.write(text.encode("utf-8", "backslashreplace"))
 
 
 @contextmanager
-def _beside(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
+def _writing_beside(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
     """Yield a new file in the folder of the target, and move it there at the end."""
     partial = target.with_name(f".{secrets.token_hex(16)}.partial")
     # O_EXCL: the name must be free, and is never that of a link.
@@ -103,10 +103,10 @@ def _beside(target: Path, mode: int | None) -> Iterator[IO[bytes]]:
     except BaseException:
         partial.unlink(missing_ok=True)
         raise
-    _sync_folder(target.parent)
+    _sync_after_writing(target.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def _sync_after_writing(folder: Path) -> None:
     """Make the new name last through a power cut, where the system can."""
     if os.name != "posix":
         return

@@ -23,21 +23,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import specialk_gpu
-from specialk_gpu._arguments import (
+from specialk_gpu._commands import add_bench, add_compare, add_estimate, add_info
+from specialk_gpu._options import (
     PARAMETERS,
-    Parser,
+    OptionsParser,
     add_column_options,
     add_input_options,
-    image_shape,
-    in_shell_words,
+    image_shape_option,
+    in_words_of_options,
 )
-from specialk_gpu._commands import add_bench, add_compare, add_estimate, add_info
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import (
-    one_line,
-    path_rows,
+    path_for_printing,
     print_results,
-    summary,
+    printed_line,
+    summary_for_printing,
     warnings_in_one_line,
 )
 
@@ -72,52 +72,52 @@ def main(argv: list[str] | None = None) -> int:
         if getattr(sys, name) is None:  # closed by the caller
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the whole process
     try:
-        options = _parser().parse_args(argv)
+        options = _cli_parser().parse_args(argv)
         if getattr(options, "backend", "auto") == "cuda":
-            _check_backend(options)
-        with warnings_in_one_line(in_shell_words) as warned:
+            _check_cli_backend(options)
+        with warnings_in_one_line(in_words_of_options) as warned:
             options.command(options, warned)
         sys.stdout.flush()
     except BrokenPipeError:  # the reader stopped reading, as `head` does; files are written by now
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail_cli("interrupted", 130)
     except MemoryError as error:
-        return _fail(f"out of memory: {error}".removesuffix(": "), 1)
+        return _fail_cli(f"out of memory: {error}".removesuffix(": "), 1)
     except (RuntimeError, ArithmeticError, TimeoutError) as error:
-        return _fail(str(error), 1)
+        return _fail_cli(str(error), 1)
     except OSError as error:
         place = printable(error.filename) if error.filename else ""
-        return _fail(f"{place}: {error.strerror}" if place else str(error), 2)
+        return _fail_cli(f"{place}: {error.strerror}" if place else str(error), 2)
     except (ValueError, TypeError, ImportError) as error:
         # NumPy's LinAlgError is a subclass of ValueError, but means a numerical failure.
-        return _fail(str(error), 1 if type(error).__name__ == "LinAlgError" else 2)
+        return _fail_cli(str(error), 1 if type(error).__name__ == "LinAlgError" else 2)
     return 0
 
 
-def _fail(message: str, code: int) -> int:
-    print("specialk-gpu: error:", one_line(in_shell_words(message)), file=sys.stderr)
+def _fail_cli(message: str, code: int) -> int:
+    print("specialk-gpu: error:", printed_line(in_words_of_options(message)), file=sys.stderr)
     return code
 
 
 # -- options --------------------------------------------------------------------------------------
 
 
-def _parser() -> Parser:
-    parser = Parser(prog="specialk-gpu", description="Cluster data, and find k.")
+def _cli_parser() -> OptionsParser:
+    parser = OptionsParser(prog="specialk-gpu", description="Cluster data, and find k.")
     version = f"specialk-gpu {specialk_gpu.__version__}"
     parser.add_argument("--version", action="version", version=version)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     fit = commands.add_parser("fit", help="cluster a file", allow_abbrev=False)
-    fit.set_defaults(command=_fit)
+    fit.set_defaults(command=_cli_fit)
     path: dict[str, Any] = {"type": Path, "metavar": "FILE"}
     fit.add_argument("input", type=Path, metavar="INPUT", help="npy, npz, csv, parquet, mtx or idx")
     fit.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
     fit.add_argument("--summary", **path, help="write path, timings and versions here, as JSON")
     fit.add_argument("--model", **path, help="save the fitted model here, as .npz, for predict")
     fit.add_argument("--report", **path, help="write a report of the result here, as .html")
-    shape: dict[str, Any] = {"type": image_shape, "metavar": "HxW"}
+    shape: dict[str, Any] = {"type": image_shape_option, "metavar": "HxW"}
     steady = "fit again with small changes: how steady are the clusters? Also in the report"
     fit.add_argument("--stability", action="store_true", help=steady)
     fit.add_argument("--image-shape", **shape, help="rows are images: show some in the report")
@@ -130,7 +130,7 @@ def _parser() -> Parser:
         method.add_argument(f"--{name.replace('_', '-')}", default=argparse.SUPPRESS, **settings)
 
     predict = commands.add_parser("predict", help="label new rows by a saved model")
-    predict.set_defaults(command=_predict)
+    predict.set_defaults(command=_cli_predict)
     predict.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
     predict.add_argument("input", type=Path, metavar="INPUT", help="rows with the fitted columns")
     predict.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
@@ -139,7 +139,7 @@ def _parser() -> Parser:
     add_input_options(predict)
 
     report = commands.add_parser("report", help="write a report of a saved model")
-    report.set_defaults(command=_report)
+    report.set_defaults(command=_cli_report)
     report.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
     report.add_argument("output", type=Path, metavar="OUTPUT", help="the report, as .html")
     report.add_argument("--input", **path, help="the fitted rows, to show their columns or images")
@@ -147,7 +147,7 @@ def _parser() -> Parser:
     add_input_options(report)
 
     demo = commands.add_parser("demo", help="cluster built-in data", allow_abbrev=False)
-    demo.set_defaults(command=_demo)
+    demo.set_defaults(command=_cli_demo)
     shapes = ("blobs", "moons", "circles", "random")
     demo.add_argument("--data", choices=(*shapes, "digits"), default="blobs", help="(blobs)")
     demo.add_argument("--random-state", type=int, default=0, help="seed of data and method (0)")
@@ -162,22 +162,22 @@ def _parser() -> Parser:
 # -- commands -------------------------------------------------------------------------------------
 
 
-def _fit(options: argparse.Namespace, warned: list[str]) -> None:
+def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
     import numpy as np
 
-    from specialk_gpu._result import ScaleWarning
+    from specialk_gpu._warnings import ScaleWarning
     from specialk_gpu._writing import write_text
     from specialk_gpu.io import files
     from specialk_gpu.io.rows import read_rows
 
     inputs = options.input, options.true_labels
-    _check_outputs(options, inputs, ("output", "summary", "model", "report"))
+    _check_cli_outputs(options, inputs, ("output", "summary", "model", "report"))
     if options.image_shape and not options.report:
         msg = "--image-shape is for the report, so it needs --report"
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in PARAMETERS}
-    choice, graph = _choice(options), parameters.get("affinity") == "precomputed"
-    preparation, rows_read = read_rows(options.input, choice, graph=graph, **_reading(options))
+    choice, graph = _cli_choice(options), parameters.get("affinity") == "precomputed"
+    preparation, rows_read = read_rows(options.input, choice, graph=graph, **_cli_reading(options))
     X = rows_read.X
     if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
         msg = f"--image-shape must have as many pixels as the rows have columns ({X.shape[1]})"
@@ -194,26 +194,28 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
     with warnings.catch_warnings():
         if preparation:  # `read_rows` has warned by name
             warnings.simplefilter("ignore", ScaleWarning)
-        model, seconds = _cluster(X, parameters, quiet=options.quiet)
+        model, seconds = _cli_model(X, parameters, quiet=options.quiet)
     stability = model.stability(X, random_state=model.random_state) if options.stability else None
     if rows_read.names:
         model.feature_names_in_ = np.array(rows_read.names, dtype=object)
     prepared = preparation.to_json() if preparation else None
     if prepared:
         model.preparation_ = prepared
-    rows = path_rows(model, true_labels)
+    rows = path_for_printing(model, true_labels)
     try:
         if options.output:
-            _write_labels(options.output, model.labels_, rows_read, choice.id_column)
+            _write_cli_labels(options.output, model.labels_, rows_read, choice.id_column)
         if options.summary:
-            content = summary(model, rows, seconds, warned)
+            content = summary_for_printing(model, rows, seconds, warned)
             content["n_rows_dropped"] = rows_read.n_rows - X.shape[0]
             content["preparation"] = prepared
             write_text(options.summary, json.dumps(content, indent=2, allow_nan=False) + "\n")
         if options.model:
             model.save(options.model)
         if options.report:
-            shown = _shown(rows_read, preparation, graph=graph, images=bool(options.image_shape))
+            shown = _cli_shown(
+                rows_read, preparation, graph=graph, images=bool(options.image_shape)
+            )
             given: dict[str, Any] = {"X": shown, "image_shape": options.image_shape}
             source = printable(options.input.name)
             model.report(options.report, **given, stability=stability, source=source)
@@ -223,7 +225,7 @@ def _fit(options: argparse.Namespace, warned: list[str]) -> None:
             print(stability)
 
 
-def _shown(
+def _cli_shown(
     rows: Prepared, preparation: Preparation | None, *, graph: bool, images: bool
 ) -> np.ndarray | sparse.csr_array | None:
     """Return the rows that a report shows, in their own units; None for a graph or many columns."""
@@ -232,7 +234,7 @@ def _shown(
     return rows.X if preparation is None else preparation.in_own_units(rows)
 
 
-def _choice(options: argparse.Namespace) -> Choice:
+def _cli_choice(options: argparse.Namespace) -> Choice:
     """Return what the options say about the columns."""
     from specialk_gpu.tables.choice import Choice
 
@@ -242,19 +244,19 @@ def _choice(options: argparse.Namespace) -> Choice:
     return Choice(**{one.name: getattr(options, one.name) for one in fields(Choice)})
 
 
-def _reading(options: argparse.Namespace) -> dict[str, Any]:
+def _cli_reading(options: argparse.Namespace) -> dict[str, Any]:
     """Return what the options say about the file of rows."""
     return {"key": options.key, "header": {"yes": True, "no": False}.get(options.header)}
 
 
-def _write_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: str | None) -> None:
+def _write_cli_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: str | None) -> None:
     """Write one label for each row of the file that was read, with the ids if it has them."""
     from specialk_gpu.io.files import write_labels
 
     write_labels(path, rows.for_all_rows(labels), ids=rows.ids, id_name=id_name or "")
 
 
-def _read_new(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, str | None]:
+def _cli_new_rows(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, str | None]:
     """Return rows of a file, prepared as the fitted ones were, and the name of the ids."""
     from specialk_gpu.io.rows import read_new_rows
     from specialk_gpu.tables.preparation import Preparation
@@ -266,57 +268,57 @@ def _read_new(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, s
         preparation = Preparation.from_json(kept)
     elif names is not None:  # a model that Python has fitted to a data frame
         preparation = Preparation(order=names.tolist(), header=True, columns=names.tolist())
-    rows = read_new_rows(options.input, preparation, **_reading(options))
+    rows = read_new_rows(options.input, preparation, **_cli_reading(options))
     return rows, preparation.id_column if preparation else None
 
 
-def _predict(options: argparse.Namespace, _warned: list[str]) -> None:
+def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
     import numpy as np
 
     from specialk_gpu import SpecialK
     from specialk_gpu.inspection.diagnostics import counted
 
-    _check_outputs(options, (options.model, options.input), ("output",))
+    _check_cli_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
-    rows, id_name = _read_new(options, model)
+    rows, id_name = _cli_new_rows(options, model)
     if rows.ids is not None and options.output and options.output.suffix.lower() != ".csv":
         rows.ids = None
     labels = model.predict(rows.X) if len(rows.X) else np.empty(0, np.int32)
     if options.output:
-        _write_labels(options.output, labels, rows, id_name)
+        _write_cli_labels(options.output, labels, rows, id_name)
     counts = np.bincount(labels, minlength=model.n_clusters_).tolist()
     for cluster, count in enumerate(counts):
         print(f"cluster {cluster}: {counted(count, 'row')}")
 
 
-def _report(options: argparse.Namespace, _warned: list[str]) -> None:
+def _cli_report(options: argparse.Namespace, _warned: list[str]) -> None:
     import numpy as np
 
     from specialk_gpu import SpecialK
     from specialk_gpu.tables.preparation import Preparation
 
-    _check_outputs(options, (options.model, options.input), ("output",), labels=False)
+    _check_cli_outputs(options, (options.model, options.input), ("output",), labels=False)
     if not options.input and (options.image_shape or options.key or options.header != "auto"):
         msg = "--image-shape, --key and --header are about --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    kept, X = model.__dict__.get("preparation_"), None  # `_read_new` takes it from the model
+    kept, X = model.__dict__.get("preparation_"), None  # `_cli_new_rows` takes it from the model
     if options.input:
-        rows, graph = _read_new(options, model)[0], model.affinity == "precomputed"
+        rows, graph = _cli_new_rows(options, model)[0], model.affinity == "precomputed"
         preparation = None if kept is None else Preparation.from_json(kept)
         if rows.names:
             model.feature_names_in_ = np.array(rows.names, dtype=object)
-        X = _shown(rows, preparation, graph=graph, images=bool(options.image_shape))
+        X = _cli_shown(rows, preparation, graph=graph, images=bool(options.image_shape))
     source = printable(options.model.name)
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 
 
-def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
+def _cli_demo(options: argparse.Namespace, _warned: list[str]) -> None:
     from sklearn.datasets import load_digits
 
     from specialk_gpu.datasets import make_shape
 
-    _check_outputs(options, (), ("report",))
+    _check_cli_outputs(options, (), ("report",))
     if options.data == "digits":
         X, y = load_digits(return_X_y=True)
         print(f"digits: {len(X)} images of 8 x 8 pixels, ten digits")
@@ -324,16 +326,16 @@ def _demo(options: argparse.Namespace, _warned: list[str]) -> None:
         X, y = make_shape(options.data, 0.1, random_state=options.random_state)
         print(f"{options.data}: {len(X)} points in the plane, true k = {y.max() + 1}")
     parameters = {"backend": options.backend, "random_state": options.random_state}
-    model, seconds = _cluster(X, parameters, quiet=False)
+    model, seconds = _cli_model(X, parameters, quiet=False)
     try:
         if options.report:
             shape = (8, 8) if options.data == "digits" else None
             model.report(options.report, X=X, image_shape=shape, source=options.data)
     finally:
-        print_results(model, path_rows(model, y), seconds, table=True)
+        print_results(model, path_for_printing(model, y), seconds, table=True)
 
 
-def _check_backend(options: argparse.Namespace) -> None:
+def _check_cli_backend(options: argparse.Namespace) -> None:
     """Raise a ValueError (exit code 2: wrong usage) if the backend cannot run here."""
     from specialk_gpu.backend import get_backend
 
@@ -343,7 +345,7 @@ def _check_backend(options: argparse.Namespace) -> None:
         raise ValueError(str(error)) from error
 
 
-def _check_outputs(
+def _check_cli_outputs(
     options: argparse.Namespace,
     inputs: Iterable[Path | None],
     names: Iterable[str],
@@ -377,7 +379,7 @@ def _check_outputs(
         taken.add(path.resolve())
 
 
-def _cluster(
+def _cli_model(
     X: np.ndarray | sparse.csr_array,
     parameters: dict[str, Any],
     *,
@@ -385,11 +387,11 @@ def _cluster(
 ) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
-    from specialk_gpu._progress import show_minutes
+    from specialk_gpu._progress import show_progress_by_minute
 
     verbose = int(not quiet and sys.stderr.isatty())
     start = time.perf_counter()
-    with nullcontext() if quiet or verbose else show_minutes():
+    with nullcontext() if quiet or verbose else show_progress_by_minute():
         model = SpecialK(**parameters, verbose=verbose).fit(X)
     return model, time.perf_counter() - start
 

@@ -121,7 +121,7 @@ def load_mnist(
     ValueError
         If `subset` is unknown, the files are damaged, or the images do not have 28 x 28 pixels.
     """
-    return _load("mnist_784", folder, "SPECIALK_MNIST", subset)
+    return _load_dataset("mnist_784", folder, "SPECIALK_MNIST", subset)
 
 
 def load_fashion_mnist(
@@ -150,24 +150,24 @@ def load_fashion_mnist(
     FileNotFoundError, OSError, ValueError
         As in `load_mnist`.
     """
-    return _load("Fashion-MNIST", folder, "SPECIALK_FASHION_MNIST", subset)
+    return _load_dataset("Fashion-MNIST", folder, "SPECIALK_FASHION_MNIST", subset)
 
 
-def _load(
+def _load_dataset(
     name: str, folder: str | Path | None, variable: str, subset: str
 ) -> tuple[np.ndarray, np.ndarray]:
     if subset not in _SUBSETS:
         msg = f"subset must be one of {', '.join(_SUBSETS)}, got {subset!r}"
         raise ValueError(msg)
     if folder is not None:
-        return _from_folder(Path(folder), f"folder={str(folder)!r}", subset)
+        return _dataset_from_folder(Path(folder), f"folder={str(folder)!r}", subset)
     if variable in os.environ:
         folder = os.environ[variable]
-        return _from_folder(Path(folder), f"{variable}={folder!r}", subset)
-    return _from_openml(name, variable, subset)
+        return _dataset_from_folder(Path(folder), f"{variable}={folder!r}", subset)
+    return _dataset_from_openml(name, variable, subset)
 
 
-def _from_folder(folder: Path, origin: str, subset: str) -> tuple[np.ndarray, np.ndarray]:
+def _dataset_from_folder(folder: Path, origin: str, subset: str) -> tuple[np.ndarray, np.ndarray]:
     prefix, _ = _SUBSETS[subset]
     expected = [f"{prefix}-images-idx3-ubyte", f"{prefix}-labels-idx1-ubyte"]
     found = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else None
@@ -187,7 +187,7 @@ def _from_folder(folder: Path, origin: str, subset: str) -> tuple[np.ndarray, np
     return X.reshape(len(X), 784), y
 
 
-def _from_openml(name: str, variable: str, subset: str) -> tuple[np.ndarray, np.ndarray]:
+def _dataset_from_openml(name: str, variable: str, subset: str) -> tuple[np.ndarray, np.ndarray]:
     parser = "pandas" if importlib.util.find_spec("pandas") else "liac-arff"
     try:
         X, y = datasets.fetch_openml(

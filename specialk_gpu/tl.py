@@ -10,10 +10,10 @@ import numpy as np
 
 from specialk_gpu._estimator import SpecialK
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Seed
-from specialk_gpu.graph.precomputed import affinity_matrix
+from specialk_gpu.graph.affinity import affinity_matrix
 
 __all__ = ["specialk"]
 
@@ -81,7 +81,7 @@ def specialk(
         As in `specialk_gpu.SpecialK.fit`, or if `affinity` is given for a graph.
     """
     adata = adata.copy() if copy else adata
-    part = None if restrict_to is None else _part_of(adata, restrict_to)
+    part = None if restrict_to is None else _part_of_cells(adata, restrict_to)
     if part is not None and key_added == DEFAULT_KEY:
         key_added += "_R"
     cells = None if part is None else np.flatnonzero(part.is_in)
@@ -91,25 +91,25 @@ def specialk(
             msg = "use_rep takes the place of a graph: give it, or neighbors_key or obsp."
             raise ValueError(msg)
         given = {"use_rep": use_rep}
-        rows = _representation(adata, use_rep)
+        rows = _rows_of_adata(adata, use_rep)
         data = rows if cells is None else rows[cells]
     else:
         if "affinity" in parameters:
             msg = "affinity is 'precomputed' for a graph in adata.obsp; for another, give use_rep."
             raise TypeError(msg)
-        obsp = _graph_key(adata, neighbors_key, obsp)
+        obsp = _graph_key_in_adata(adata, neighbors_key, obsp)
         given = {"obsp": obsp}
-        data = adata.obsp[obsp] if cells is None else _within(adata.obsp[obsp], cells)
+        data = adata.obsp[obsp] if cells is None else _graph_within_cells(adata.obsp[obsp], cells)
         parameters = {"normalize": True, **parameters, "affinity": "precomputed"}
     model = SpecialK(random_state=random_state, **parameters).fit(data)
     if part is not None:
         given["restrict_to"] = f"{part.key}: {', '.join(part.chosen)}"
-    adata.obs[key_added] = _categorical(on_host(model.labels_), model.n_clusters_, part)
-    adata.uns[key_added] = _record(model, {**given, **model.get_params()})
+    adata.obs[key_added] = _categorical_of_cells(on_host(model.labels_), model.n_clusters_, part)
+    adata.uns[key_added] = _record_for_adata(model, {**given, **model.get_params()})
     return adata if copy else None
 
 
-def _graph_key(adata: Any, neighbors_key: str | None, obsp: str | None) -> str:
+def _graph_key_in_adata(adata: Any, neighbors_key: str | None, obsp: str | None) -> str:
     """Return the name of the graph in adata.obsp."""
     if obsp is not None and neighbors_key is not None:
         msg = "obsp takes the place of neighbors_key: give one of them."
@@ -132,7 +132,7 @@ def _known(names: Any) -> str:
     return f"only {', '.join(map(repr, sorted(names)))}" if len(names) else "nor anything else"
 
 
-def _representation(adata: Any, use_rep: str) -> Any:
+def _rows_of_adata(adata: Any, use_rep: str) -> Any:
     """Return the rows to cluster: (cells, columns)."""
     if use_rep == "X":
         if adata.X is None:
@@ -151,7 +151,7 @@ def _representation(adata: Any, use_rep: str) -> Any:
     return rows.to_numpy() if hasattr(rows, "to_numpy") else rows
 
 
-def _within(W: Any, cells: np.ndarray) -> Any:
+def _graph_within_cells(W: Any, cells: np.ndarray) -> Any:
     """Return the graph of some of the cells."""
     W = affinity_matrix(W)
     bk = backend_of(W)
@@ -160,7 +160,7 @@ def _within(W: Any, cells: np.ndarray) -> Any:
         return W[rows][:, rows]
 
 
-class _Part(NamedTuple):
+class _PartOfCells(NamedTuple):
     """The cells to cluster, and the names of all."""
 
     key: str
@@ -170,7 +170,7 @@ class _Part(NamedTuple):
     categories: list[str]
 
 
-def _part_of(adata: Any, restrict_to: tuple[str, Sequence[str]]) -> _Part:
+def _part_of_cells(adata: Any, restrict_to: tuple[str, Sequence[str]]) -> _PartOfCells:
     """Return the cells that `restrict_to` names."""
     try:
         key, chosen = restrict_to
@@ -190,10 +190,10 @@ def _part_of(adata: Any, restrict_to: tuple[str, Sequence[str]]) -> _Part:
         )
         raise ValueError(msg + f"got {(wrong[0] if wrong else chosen)!r}.")
     names = np.array([*known, "nan"], dtype=object)[column.codes.to_numpy()]
-    return _Part(key, chosen, np.isin(names, chosen), names, known)
+    return _PartOfCells(key, chosen, np.isin(names, chosen), names, known)
 
 
-def _categorical(labels: np.ndarray, k: int, part: _Part | None) -> Any:
+def _categorical_of_cells(labels: np.ndarray, k: int, part: _PartOfCells | None) -> Any:
     """Return the names of clusters as a categorical; of parts, between those of other cells."""
     import pandas as pd
 
@@ -209,7 +209,7 @@ def _categorical(labels: np.ndarray, k: int, part: _Part | None) -> Any:
     return pd.Categorical(values, categories=[*before, *names, *after])
 
 
-def _record(model: Fitted, given: dict[str, Any]) -> dict[str, Any]:
+def _record_for_adata(model: Fitted, given: dict[str, Any]) -> dict[str, Any]:
     """Return what .uns keeps of a fit; an .h5ad file can hold it."""
     path = model.path_.to_frame()
     first, second = np.array([(-1, -1) if p is None else p for p in path["pair"]]).T

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from specialk_gpu.backend import get_backend
-from specialk_gpu.backend.driver import cuda_verdict
+from specialk_gpu.backend.driver import driver_verdict
 
 LEFT_OUT = pytest.StashKey[int]()  # how many tests marked 'gpu' are not run
 
@@ -40,7 +40,7 @@ def asks_for_gpu(config):
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Leave out the tests marked 'gpu' where CUDA cannot run and no option asks for them."""
-    if asks_for_gpu(config) or not cuda_verdict().reason:
+    if asks_for_gpu(config) or not driver_verdict().reason:
         return
     left_out = [item for item in items if item.get_closest_marker("gpu")]
     items[:] = [item for item in items if not item.get_closest_marker("gpu")]
@@ -57,14 +57,14 @@ def pytest_testnodedown(node):
 
 def pytest_terminal_summary(terminalreporter, config):
     if left_out := config.stash.get(LEFT_OUT, 0):
-        reason = cuda_verdict().reason
+        reason = driver_verdict().reason
         terminalreporter.write_line(f"LEFT OUT [{left_out}] tests marked 'gpu': {reason}")
 
 
 def pytest_runtest_setup(item):
     if not item.get_closest_marker("gpu"):
         return
-    option, reason = asks_for_gpu(item.config), cuda_verdict().reason
+    option, reason = asks_for_gpu(item.config), driver_verdict().reason
     unseen = item.get_closest_marker("unseen_by_stand_in")
     if unseen and option == "--stand-in":
         pytest.skip(f"the stand-in cannot show it: {unseen.kwargs['reason']}")

@@ -53,7 +53,7 @@ EXACT = {  # these, which have one right value
     "arrays.GZIP_RATIO",
     "arrays._IDX_DTYPES",
     "knn.MAX_EDGES",
-    "precomputed.MOST",
+    "affinity.MOST",
     "text.MOST_OF_GZIP",
 }
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 import specialk_gpu
 from specialk_gpu.backend import backend_of, cpu, describe_backends, driver, get_backend
 from specialk_gpu.backend.cpu import threads as host_threads
-from specialk_gpu.backend.driver import Verdict
+from specialk_gpu.backend.driver import DriverVerdict
 from specialk_gpu.backend.tiles import map_tiles
 
 PACKAGE = Path(specialk_gpu.__file__).parent
@@ -171,8 +171,8 @@ def test_the_probe_believes_only_a_right_result(gpu, monkeypatch, fault):
     monkeypatch.setattr(gpu.cp.cuda.runtime, "getDeviceCount", lambda: 1)
     monkeypatch.setattr(gpu.cp, "arange", np.arange)
     monkeypatch.setattr(gpu.cp, "asarray", np.asarray)
-    monkeypatch.setattr(gpu.check, "to_numpy", np.asarray)
-    monkeypatch.setattr(gpu.check, "pair_sq_distances", measure)
+    monkeypatch.setattr(gpu.probing, "to_numpy", np.asarray)
+    monkeypatch.setattr(gpu.probing, "pair_sq_distances", measure)
     cause = r"returned \[8.0, 31.0\] instead" if fault == "wrong value" else fault
     with pytest.warns(RuntimeWarning, match=rf"{cause}.*cupy.show_config.*Using NumPy"):
         assert get_backend("auto") is cpu
@@ -181,9 +181,9 @@ def test_the_probe_believes_only_a_right_result(gpu, monkeypatch, fault):
 
 
 MISSING = {
-    "cuBLAS": ("_cublas_is_right", ImportError('Failure finding "libcublasLt.so.12"')),
-    "cuSOLVER": ("_cusolver_is_right", RuntimeError("CUSOLVER_STATUS_NOT_INITIALIZED")),
-    "cuSPARSE": ("_cusparse_is_right", OSError("libnvJitLink.so.12: cannot open")),
+    "cuBLAS": ("_probe_cublas", ImportError('Failure finding "libcublasLt.so.12"')),
+    "cuSOLVER": ("_probe_cusolver", RuntimeError("CUSOLVER_STATUS_NOT_INITIALIZED")),
+    "cuSPARSE": ("_probe_cusparse", OSError("libnvJitLink.so.12: cannot open")),
 }
 
 
@@ -194,33 +194,35 @@ def test_a_missing_library_is_named_and_how_to_get_it(gpu, monkeypatch, library,
     def missing():
         raise MISSING[library][1]
 
-    for name in gpu.check.LIBRARIES:
-        monkeypatch.setitem(gpu.check.LIBRARIES, name, missing if name == library else lambda: True)
+    for name in gpu.probing.LIBRARIES:
+        monkeypatch.setitem(
+            gpu.probing.LIBRARIES, name, missing if name == library else lambda: True
+        )
     runtime = gpu.cp.cuda.runtime
     monkeypatch.setattr(runtime, "getDeviceCount", lambda: 1)
     monkeypatch.setattr(runtime, "runtimeGetVersion", lambda: version)
     for name in ("arange", "asarray"):
         monkeypatch.setattr(gpu.cp, name, getattr(np, name))
-    monkeypatch.setattr(gpu.check, "to_numpy", np.asarray)
-    monkeypatch.setattr(gpu.check, "pair_sq_distances", lambda *_: np.array([8.0, 32.0]))
+    monkeypatch.setattr(gpu.probing, "to_numpy", np.asarray)
+    monkeypatch.setattr(gpu.probing, "pair_sq_distances", lambda *_: np.array([8.0, 32.0]))
     reason, broken = gpu.probe()
     assert broken
     error = MISSING[library][1]
     assert reason.startswith(f"{library} is missing or fails ({type(error).__name__}: {error});")
     extra = f"cuda{version // 1000}"
     assert f"pip install 'cupy-{extra}x[ctk]'" in reason
-    monkeypatch.setitem(gpu.check.LIBRARIES, library, lambda: False)
+    monkeypatch.setitem(gpu.probing.LIBRARIES, library, lambda: False)
     assert gpu.probe()[0].startswith(f"a first call of {library} returned wrong numbers")
-    monkeypatch.setitem(gpu.check.LIBRARIES, library, lambda: True)
+    monkeypatch.setitem(gpu.probing.LIBRARIES, library, lambda: True)
     assert gpu.probe() == (None, False)
 
 
 @pytest.mark.gpu
 def test_the_libraries_are_asked_for_what_they_return(monkeypatch):
     gpu = get_backend("cuda")
-    assert all(is_right() for is_right in gpu.check.LIBRARIES.values())
-    monkeypatch.setattr(gpu.check, "to_numpy", lambda x: gpu.cp.asnumpy(x) + 1)
-    assert not any(is_right() for is_right in gpu.check.LIBRARIES.values())
+    assert all(is_right() for is_right in gpu.probing.LIBRARIES.values())
+    monkeypatch.setattr(gpu.probing, "to_numpy", lambda x: gpu.cp.asnumpy(x) + 1)
+    assert not any(is_right() for is_right in gpu.probing.LIBRARIES.values())
 
 
 class Driver:
@@ -267,7 +269,7 @@ def test_cupy_is_recommended_where_a_driver_could_run_it(
     monkeypatch.setattr(driver.ctypes, "CDLL", Driver(version, status))
     monkeypatch.setattr(driver, "DRIVER", tmp_path if told else tmp_path / "absent")
     assert driver.driver_version() == (version if version and not status else None)
-    reason, broken = driver.cuda_verdict()
+    reason, broken = driver.driver_verdict()
     assert not broken
     assert reason.startswith("CuPy cannot be imported (import of cupy halted; ")
     assert advice in reason
@@ -277,7 +279,7 @@ def test_cupy_is_recommended_where_a_driver_could_run_it(
 
 @pytest.mark.usefixtures("fresh")
 def test_a_forked_child_is_told_how_to_start_workers(monkeypatch):
-    monkeypatch.setitem(driver._verdicts, os.getpid() + 1, Verdict(None))
+    monkeypatch.setitem(driver._verdicts, os.getpid() + 1, DriverVerdict(None))
     with pytest.raises(RuntimeError, match="'spawn' method or with joblib's loky"):
         get_backend("cuda")
 
@@ -571,11 +573,11 @@ def test_every_kernel_compiles():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # forks beside threads
 def test_a_child_that_was_forked_amid_a_product_starts_anew():
-    before = [library.get_num_threads() for library in host_threads._blas_libraries()]
+    before = [library.get_num_threads() for library in host_threads._blas_threads()]
     with host_threads.one_blas_thread:
         pid = os.fork()
         if not pid:
-            after = [library.get_num_threads() for library in host_threads._blas_libraries()]
+            after = [library.get_num_threads() for library in host_threads._blas_threads()]
             os._exit(host_threads.one_blas_thread.users + (after != before))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert host_threads.one_blas_thread.users == 1

@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from specialk_gpu import attainable_log_p, backend, cluster_stats, zz_top
 from specialk_gpu.backend.cpu import lloyd
-from specialk_gpu.selection.zz_top import largest_bounds
+from specialk_gpu.selection.zz_top import largest_zz_top
 
 ALPHA = 0.01
 
@@ -209,7 +209,7 @@ def test_several_labellings_in_one_pass_have_the_bounds_of_each(bk, dtype):
     ks = [3, 1, 5, 2]
     several = readonly(bk, [np.minimum(labels, k - 1) for k in ks], np.int32)
     for n_pairs in (None, 99):
-        found = largest_bounds(D, several, ks, n_pairs)
+        found = largest_zz_top(D, several, ks, n_pairs)
         assert found[1] == (-math.inf, None)
         for k, some, (value, (a, b)) in [
             (k, some, one) for k, some, one in zip(ks, several, found, strict=True) if k > 1
@@ -355,7 +355,7 @@ def test_the_host_waits_no_more_for_many_labellings_than_for_one(waits, n_pairs)
     D = bk.asarray(np.abs(rng.normal(size=(600, 20))))
     labels = bk.asarray(np.stack([rng.permutation(600) % k for k in ks]).astype(np.int32))
     with waits() as count:
-        found = largest_bounds(D, labels, ks, n_pairs)
+        found = largest_zz_top(D, labels, ks, n_pairs)
     assert count.waits <= 3
     assert count.launches["segment_sum"] == 1
     assert all(value <= 0 for value, _ in found)

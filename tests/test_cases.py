@@ -18,7 +18,7 @@ import specialk_gpu
 from specialk_gpu import SpecialK, knn_graph
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.backend import cpu, get_backend
-from specialk_gpu.backend.driver import cuda_verdict
+from specialk_gpu.backend.driver import driver_verdict
 
 BLOBS, BLOBS_Y = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
 CLOUD = np.random.default_rng(0).normal(size=(40, 2))
@@ -398,7 +398,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(bk, monkeypatch):
     def fail(*_args, **_settings):
         raise MemoryError
 
-    monkeypatch.setattr(sys.modules["specialk_gpu._stages"], "search", fail)
+    monkeypatch.setattr(sys.modules["specialk_gpu._fit"], "search", fail)
     model = SpecialK(backend=bk.name, affinity="radius_neighbors", coverage=1.0, verbose=1)
     with pytest.raises(MemoryError):
         model.fit(bk.asarray(CLOUD))
@@ -498,7 +498,7 @@ def test_device_input_on_the_numpy_backend_is_refused_with_the_cure():
 
 def test_auto_takes_what_answers_and_says_which():
     model, _ = fit(cpu, BLOBS, backend="auto")
-    assert model.backend_ == ("numpy" if cuda_verdict().reason else "cuda")
+    assert model.backend_ == ("numpy" if driver_verdict().reason else "cuda")
 
 
 @pytest.mark.gpu

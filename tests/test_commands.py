@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from specialk_gpu import _progress
-from specialk_gpu._arguments import in_shell_words
+from specialk_gpu._options import in_words_of_options
 from specialk_gpu.cli import main
 from specialk_gpu.io import write_labels
 
@@ -167,4 +167,4 @@ def test_warnings_name_options(tmp_path, capsys):
     ],
 )
 def test_parameters_become_options(said, worded):
-    assert in_shell_words(said) == worded
+    assert in_words_of_options(said) == worded

@@ -63,7 +63,7 @@ def test_measured_fits_are_expected_within_a_factor_of_two():
 
 
 def test_a_machine_of_half_the_speed_takes_twice_as_long(monkeypatch):
-    rates = _cost.measured()["rates"]
+    rates = _cost.measured_costs()["rates"]
     monkeypatch.setattr(_cost, "machine_rates", lambda: rates)
     here = estimate(20_000, 30)
     monkeypatch.setattr(_cost, "machine_rates", lambda: {x: rate / 2 for x, rate in rates.items()})
@@ -94,7 +94,7 @@ def test_the_table_names_stages_and_units():
     assert lines[0].startswith("5,000 rows, 4 columns, 60 eigenvectors")
     assert [line.split()[0] for line in lines[1:-2]] == list(estimate(5000, 4).stages)
     assert estimate(5000, 4)._repr_html_().count("<tr>") == 8
-    units = [_cost.in_units(x) for x in (0.25, 5.0, 120.0, 7200.0, 3_000_000, 2_500_000_000)]
+    units = [_cost.cost_in_units(x) for x in (0.25, 5.0, 120.0, 7200.0, 3_000_000, 2_500_000_000)]
     assert units == ["0.25 s", "5 s", "2 min", "2.0 h", "3 MB", "2.5 GB"]
 
 
@@ -114,12 +114,12 @@ def test_wrong_arguments_are_named(settings, message):
 
 @pytest.mark.parametrize(("factor", "n_lines"), [(1, 0), (1e5, 1)])
 def test_a_long_fit_says_so_at_its_beginning(monkeypatch, caplog, factor, n_lines):
-    laws = _cost.measured()
+    laws = _cost.measured_costs()
     slow = {
         x: law | {"log_seconds": law["log_seconds"] + math.log(factor)}
         for x, law in laws["laws"].items()
     }
-    monkeypatch.setattr(_cost, "measured", lambda: laws | {"laws": slow})
+    monkeypatch.setattr(_cost, "measured_costs", lambda: laws | {"laws": slow})
     X = np.random.default_rng(0).normal(size=(100, 3))
     with caplog.at_level(logging.INFO, logger.name):
         SpecialK(backend="numpy", random_state=0).fit(X)
@@ -134,9 +134,9 @@ def test_graphs_and_devices_are_not_estimated(caplog):
     radius = SimpleNamespace(affinity="radius_neighbors", **given)
     numpy, cuda = get_backend("numpy"), SimpleNamespace(name="cuda")
     with caplog.at_level(logging.INFO, logger.name):
-        _cost.foretell(radius, numpy, 10**9, 10)
-        _cost.foretell(rows, cuda, 10**9, 10)
-        _cost.foretell(rows, numpy, 10**9, None)
+        _cost.foretell_cost(radius, numpy, 10**9, 10)
+        _cost.foretell_cost(rows, cuda, 10**9, 10)
+        _cost.foretell_cost(rows, numpy, 10**9, None)
         assert not caplog.records
-        _cost.foretell(rows, numpy, 10**9, 10)
+        _cost.foretell_cost(rows, numpy, 10**9, 10)
         assert len(caplog.records) == 1

@@ -12,16 +12,16 @@ from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
 
 from specialk_gpu import SpecialK, cut_test, knn_graph
-from specialk_gpu._stages import graphs_to_cut
+from specialk_gpu._fit import graphs_to_cut
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
-from specialk_gpu.selection.cut_test import least_gap
+from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import CERTAIN, Cuts, heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (
-    isolation_log_p,
+    isolation_log_p_under_null,
     local_dimension,
-    log_p_of,
+    log_p_under_null,
     null_law,
 )
 from specialk_gpu.selection.parts import CLEAR_LOG_P, THIN_WEIGHT, Parts, has_shortcuts
@@ -41,7 +41,7 @@ def labels_of(bk, y):
 
 
 def found(bk, W, y, k):
-    return least_gap(CutGraphs(graph_of(bk, W)), labels_of(bk, y), k)
+    return gap_by_cut_test(CutGraphs(graph_of(bk, W)), labels_of(bk, y), k)
 
 
 def of_rows(bk, X):
@@ -84,7 +84,7 @@ def test_cuts_are_their_definition(bk):
         if cuts[border] > 0:
             between = max(min(between, cuts[border]), between / 2)
         length = ((i == BLOBS_Y) | (j == BLOBS_Y)).sum() / within
-        log_p = log_p_of(between, within, length, "graph")
+        log_p = log_p_under_null(between, within, length, "graph")
         expected.append((min(0, log_p + math.log(2)), (i, j), between, within, length))
     result = found(bk, W, BLOBS_Y, 3)
     largest = max(expected)
@@ -113,7 +113,7 @@ def test_the_unit_of_the_similarities_does_not_matter(bk, factor):
 def test_the_graph_is_not_changed(bk):
     W = graph_of(bk, knn_graph(BLOBS))
     before = W.data.copy()
-    least_gap(CutGraphs(W), labels_of(bk, BLOBS_Y), 3)
+    gap_by_cut_test(CutGraphs(W), labels_of(bk, BLOBS_Y), 3)
     assert bool((W.data == before).all())
 
 
@@ -172,7 +172,7 @@ def test_p_is_multiplied_by_the_number_of_clusters_less_one(bk):
 def test_of_pairs_with_p_1_that_with_the_largest_ratio_is_named(bk):
     y = np.random.default_rng(0).integers(4, size=240)
     graphs = CutGraphs(graph_of(bk, knn_graph(BLOBS)))
-    result, parts = least_gap(graphs, labels_of(bk, y), 4), Parts(graphs, labels_of(bk, y), 4)
+    result, parts = gap_by_cut_test(graphs, labels_of(bk, y), 4), Parts(graphs, labels_of(bk, y), 4)
     every = np.arange(parts.n_parts)
     pairs = [(i, j) for j in every for i in parts.touching(j, every) if i > j]
     tested = parts.test(np.array(pairs), every)
@@ -215,7 +215,7 @@ def test_strays_that_go_home_change_nothing(bk):
     parts = Parts(graphs, labels_of(bk, strayed), 2)
     assert parts.n_parts == 2
     np.testing.assert_array_equal(parts.owner[bk.to_numpy(parts.part)], y)
-    clean, again = (least_gap(graphs, labels_of(bk, z), 2) for z in (y, strayed))
+    clean, again = (gap_by_cut_test(graphs, labels_of(bk, z), 2) for z in (y, strayed))
     assert_same_gap(clean, again, rtol=1e-12)
 
 
@@ -315,8 +315,8 @@ def test_the_wide_graph_decides_where_cuts_are_of_few_rows(bk):
     assert near.log_p > CLEAR_LOG_P
     wide = found(bk, knn_graph(X, WIDE), y, 2)
     assert not has_shortcuts(near.within, wide.within)
-    expected = log_p_of(wide.between, wide.within, wide.length, "rows")
-    result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    expected = log_p_under_null(wide.between, wide.within, wide.length, "rows")
+    result = gap_by_cut_test(of_rows(bk, X), labels_of(bk, y), 2)
     assert_same_gap(result, wide._replace(log_p=float(expected)))
     assert result.log_p < near.log_p
 
@@ -326,8 +326,8 @@ def test_the_wide_graph_is_not_made_where_cuts_are_of_many_rows(bk):
     X, y = rng.normal(size=(600, 8)), np.repeat([0, 1], 300)
     X[300:, 0] += 8
     graphs = of_rows(bk, X)
-    assert least_gap(graphs, labels_of(bk, y), 2).log_p < CLEAR_LOG_P
-    assert least_gap(graphs, labels_of(bk, rng.permutation(y)), 2).log_p == 0
+    assert gap_by_cut_test(graphs, labels_of(bk, y), 2).log_p < CLEAR_LOG_P
+    assert gap_by_cut_test(graphs, labels_of(bk, rng.permutation(y)), 2).log_p == 0
     assert "wide" not in vars(graphs)
 
 
@@ -337,10 +337,10 @@ def test_where_the_own_cut_is_clear_the_isolation_is_not_looked_at(bk, columns):
     X, y = rng.normal(size=(1400, columns)), np.repeat([0, 1], 700)
     X[700:, 0] += 60
     graphs = of_rows(bk, X)
-    result = least_gap(graphs, labels_of(bk, y), 2)
+    result = gap_by_cut_test(graphs, labels_of(bk, y), 2)
     assert result.between == 0
     np.testing.assert_allclose(result.length, 1400 / result.within)
-    expected = log_p_of(0.0, result.within, result.length, "rows")
+    expected = log_p_under_null(0.0, result.within, result.length, "rows")
     np.testing.assert_allclose(result.log_p, expected)
     assert result.log_p <= math.log(1e-4)
     assert not {"wide", "nearest"} & set(vars(graphs))
@@ -352,7 +352,7 @@ def test_where_edges_are_shortcuts_the_law_is_wider(bk):
     near, wide = found(bk, knn_graph(X), y, 2), found(bk, knn_graph(X, WIDE), y, 2)
     assert near.within < THIN_WEIGHT
     assert has_shortcuts(near.within, wide.within)
-    result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    result = gap_by_cut_test(of_rows(bk, X), labels_of(bk, y), 2)
     np.testing.assert_allclose(result[2:5], wide[2:5])
     assert result.law == "shortcuts"
     z = 2 * (math.sqrt(0.7 * wide.within) - math.sqrt(wide.between))
@@ -361,7 +361,7 @@ def test_where_edges_are_shortcuts_the_law_is_wider(bk):
     )
     cut = math.log(2) + norm.logsf(z / scale)
     np.testing.assert_allclose(result.log_p, cut)
-    assert result.log_p > log_p_of(wide.between, wide.within, wide.length, "rows")
+    assert result.log_p > log_p_under_null(wide.between, wide.within, wide.length, "rows")
 
 
 def bands(n_bands=2, seed=27):
@@ -379,9 +379,9 @@ def test_what_the_wide_graph_alone_joins_is_judged_there(bk):
     assert not has_shortcuts(near.within, wide.within)  # of the own cuts in the first
     graphs = of_rows(bk, X)
     alone = [graphs.log_p_of_isolation(bk.asarray(np.flatnonzero(y == c))) for c in (0, 1)]
-    law = float(log_p_of(wide.between, wide.within, wide.length, "rows"))
+    law = float(log_p_under_null(wide.between, wide.within, wide.length, "rows"))
     for labels in (y, 1 - y):
-        result = least_gap(graphs, labels_of(bk, labels), 2)
+        result = gap_by_cut_test(graphs, labels_of(bk, labels), 2)
         assert_same_gap(result, wide._replace(log_p=min(law, *alone)))
 
 
@@ -392,7 +392,7 @@ def test_parts_of_one_cluster_are_not_tested_against_each_other(bk):
     parts = Parts(graphs, labels, 2)
     assert parts.owner[:3].tolist() == [0, 0, 1]
     assert parts.wide.touching(0, np.arange(3)).tolist() == [1]
-    result = least_gap(graphs, labels, 2)
+    result = gap_by_cut_test(graphs, labels, 2)
     assert result.pair == (0, 1)
     assert result.log_p < math.log(0.001)
 
@@ -407,7 +407,7 @@ def test_a_small_neighbour_in_the_wide_graph_is_no_reason_for_p_1(bk):
         parts = Parts(graphs, labels_of(bk, labels), 2)
         assert not parts.touching(0, np.arange(2)).size
         assert parts.wide.touching(0, np.arange(2)).size
-        assert least_gap(graphs, labels_of(bk, labels), 2).log_p < 0
+        assert gap_by_cut_test(graphs, labels_of(bk, labels), 2).log_p < 0
 
 
 @pytest.mark.parametrize("factor", [1, 3])
@@ -416,7 +416,7 @@ def test_long_threads_are_told_by_the_gap_alone(bk, factor):
     graphs = of_rows(bk, np.repeat(X, factor, axis=0))
     labels = graphs.distinct(labels_of(bk, np.repeat(y, factor)))
     expected = math.log(2000) - WIDE * math.log(2)  # of the distinct rows
-    np.testing.assert_allclose(least_gap(graphs, labels, 2).log_p, expected)
+    np.testing.assert_allclose(gap_by_cut_test(graphs, labels, 2).log_p, expected)
     assert found(bk, knn_graph(X), y, 2).log_p > math.log(0.01)  # by their width
 
 
@@ -425,18 +425,22 @@ def test_the_bound_of_a_gap_is_the_same_for_every_k(bk, k):
     rng, group = np.random.default_rng(0), np.repeat(np.arange(5), 200)
     X = rng.normal(size=(1000, 2)) + 60 * group[:, None]
     graphs = of_rows(bk, X)
-    result = least_gap(graphs, labels_of(bk, np.minimum(group, k - 1)), k)
+    result = gap_by_cut_test(graphs, labels_of(bk, np.minimum(group, k - 1)), k)
     rows = bk.asarray(np.flatnonzero(group == result.pair[0]))
     assert result.law == "isolation"
-    assert isolation_log_p(1000, WIDE, 1.5) <= result.log_p <= isolation_log_p(1000, WIDE)
-    assert graphs.log_p_of_isolation(rows) <= isolation_log_p(1000, WIDE)
+    assert (
+        isolation_log_p_under_null(1000, WIDE, 1.5)
+        <= result.log_p
+        <= isolation_log_p_under_null(1000, WIDE)
+    )
+    assert graphs.log_p_of_isolation(rows) <= isolation_log_p_under_null(1000, WIDE)
 
 
 @pytest.mark.parametrize("apart", [8, 20])
 def test_clusters_that_are_further_apart_are_no_less_found(bk, apart):
     X, y = np.random.default_rng(0).normal(size=(1500, 2)), np.arange(1500) % 2
     X[:, 0] += apart * y
-    assert least_gap(of_rows(bk, X), labels_of(bk, y), 2).log_p < CLEAR_LOG_P
+    assert gap_by_cut_test(of_rows(bk, X), labels_of(bk, y), 2).log_p < CLEAR_LOG_P
 
 
 @pytest.mark.parametrize("size", [13, 20, 28])
@@ -446,11 +450,11 @@ def test_the_gap_around_a_small_cluster_is_as_many_rows_as_it_has_left(bk, size)
     X, y = rng.normal(size=(800, 2)), (np.arange(800) < size).astype(int)
     X[:size] = [40, 40] + 0.3 * X[:size]
     near, dimension = found(bk, knn_graph(X), y, 2), local_dimension(cdist(X[:size], X[:size]))
-    gap = isolation_log_p(800, size - 1, dimension)
+    gap = isolation_log_p_under_null(800, size - 1, dimension)
     assert near.between == 0 < near.within < THIN_WEIGHT
     assert 1 < dimension <= 1.5
     expected = gap if gap <= CLEAR_LOG_P else min(near.log_p, gap)
-    result = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    result = gap_by_cut_test(of_rows(bk, X), labels_of(bk, y), 2)
     np.testing.assert_allclose(result.log_p, expected, rtol=1e-9)
 
 
@@ -465,19 +469,19 @@ def test_gaps_in_a_line_are_no_likelier_than_the_bound(seed):
         before[r:], after[:-r] = x[r:] - x[:-r], x[r:] - x[:-r]
         gap = np.diff(x)
         apart += bool(((gap > before[:-1]) & (gap > after[1:])).any())
-    assert apart / n_sets <= math.exp(isolation_log_p(m, r))
-    assert isolation_log_p(m, 0) == isolation_log_p(m, 5) == 0
+    assert apart / n_sets <= math.exp(isolation_log_p_under_null(m, r))
+    assert isolation_log_p_under_null(m, 0) == isolation_log_p_under_null(m, 5) == 0
 
 
 def test_of_equal_rows_one_is_looked_at(bk):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(400, 2))
     y = (X[:, 0] > 0).astype(int)
-    expected = least_gap(of_rows(bk, X), labels_of(bk, y), 2)
+    expected = gap_by_cut_test(of_rows(bk, X), labels_of(bk, y), 2)
     order = np.concatenate([np.arange(400), rng.integers(400, size=300)])
     graphs = of_rows(bk, X[order])
     assert (graphs.n_rows, graphs.n_distinct) == (700, 400)
-    assert_same_gap(least_gap(graphs, graphs.distinct(labels_of(bk, y[order])), 2), expected)
+    assert_same_gap(gap_by_cut_test(graphs, graphs.distinct(labels_of(bk, y[order])), 2), expected)
     spread = graphs.spread(graphs.distinct(labels_of(bk, y[order])))
     np.testing.assert_array_equal(bk.to_numpy(spread), y[order])
 
@@ -492,7 +496,7 @@ def test_p_is_half_normal_in_the_difference_of_roots(law):
             z = 2 * (math.sqrt(0.7 * within) - math.sqrt(between))
             for wider in (1, 2.5):
                 expected = math.log(2) + norm.logsf(z / (wider * scale))
-                result = log_p_of(between, within, length, law, wider)
+                result = log_p_under_null(between, within, length, law, wider)
                 np.testing.assert_allclose(result, expected, rtol=1e-12)
 
 
@@ -501,16 +505,16 @@ def test_p_of_many_borders_is_that_of_each(law):
     rng = np.random.default_rng(0)
     between, within, length = rng.random((3, 50)) * np.array([[5], [20], [300]])
     within[7] = 0
-    each = [float(log_p_of(*one, law)) for one in zip(between, within, length, strict=True)]
-    np.testing.assert_allclose(log_p_of(between, within, length, law), each, rtol=1e-12)
+    each = [float(log_p_under_null(*one, law)) for one in zip(between, within, length, strict=True)]
+    np.testing.assert_allclose(log_p_under_null(between, within, length, law), each, rtol=1e-12)
     assert len(set(each)) > 20
 
 
 @pytest.mark.parametrize("law", ["graph", "rows"])
 def test_p_is_one_where_no_cut_is_heavier(law):
     for between, within, length in ((3.5, 5, 20), (6, 5, 20), (0, 0, 20)):
-        assert log_p_of(between, within, length, law) == 0
-    assert log_p_of(800, 1000, 20, law) == 0  # however many rows: that is roughness
+        assert log_p_under_null(between, within, length, law) == 0
+    assert log_p_under_null(800, 1000, 20, law) == 0  # however many rows: that is roughness
 
 
 def test_the_laws_rise_with_the_length():
@@ -538,7 +542,7 @@ def test_gaps_are_looked_for_among_nearest_neighbours_whatever_is_embedded(setti
     graphs = graphs_to_cut(model, Rows(BLOBS), model.affinity_matrix_)
     expected = CutGraphs(knn_graph(BLOBS), Rows(BLOBS))
     assert (graphs.near.S != expected.near.S).nnz == 0
-    assert least_gap(graphs, labels_of(get_backend("numpy"), BLOBS_Y), 3) == least_gap(
+    assert gap_by_cut_test(graphs, labels_of(get_backend("numpy"), BLOBS_Y), 3) == gap_by_cut_test(
         expected, labels_of(get_backend("numpy"), BLOBS_Y), 3
     )
 
@@ -554,7 +558,7 @@ def test_a_graph_alone_is_judged_by_its_own_law(bk):
     W, X = graph_of(bk, knn_graph(BLOBS)), bk.asarray(BLOBS)
     alone, with_rows = cut_test(W, bk.asarray(BLOBS_Y)), cut_test(W, bk.asarray(BLOBS_Y), X=X)
     assert_same_gap(alone, found(bk, knn_graph(BLOBS), BLOBS_Y, 3))
-    assert_same_gap(with_rows, least_gap(of_rows(bk, BLOBS), labels_of(bk, BLOBS_Y), 3))
+    assert_same_gap(with_rows, gap_by_cut_test(of_rows(bk, BLOBS), labels_of(bk, BLOBS_Y), 3))
     assert alone.log_p != with_rows.log_p
 
 

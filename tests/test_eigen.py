@@ -29,9 +29,9 @@ from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.spectrum import chebyshev, filter, orthonormal
-from specialk_gpu.spectrum.chebyshev import find_missed
-from specialk_gpu.spectrum.memory import needed_bytes
-from specialk_gpu.spectrum.solvers import takes_dense
+from specialk_gpu.spectrum.chebyshev import find_missed_by_chebyshev
+from specialk_gpu.spectrum.memory import needed_memory
+from specialk_gpu.spectrum.solvers import takes_dense_solver
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
@@ -344,7 +344,7 @@ def test_a_dropped_pair_is_reported_missing(bk, name, n, dropped, dtype):
     order = np.argsort(-np.abs(values), kind="stable")[:n]
     for kept, missing in ((order, False), (np.delete(order, dropped), True)):
         given = bk.asarray(values[kept], dtype=dtype), bk.asarray(V[:, kept].copy(), dtype=dtype)
-        message = find_missed(bk, A, *given, RESIDUAL_TOL[dtype], rng, max_degree=100)
+        message = find_missed_by_chebyshev(bk, A, *given, RESIDUAL_TOL[dtype], rng, max_degree=100)
         assert ("is missing" in message) == missing
 
 
@@ -354,7 +354,7 @@ def test_a_whole_eigenspace_of_both_signs_is_seen_to_be_missing(bk):
     kept = np.argsort(-np.abs(values))
     kept = kept[np.abs(np.abs(values[kept]) - 7) > 0.5][:60]  # 9, then 5: the 18 of ±7 are gone
     given = bk.asarray(values[kept]), bk.asarray(V[:, kept].copy())
-    message = find_missed(bk, csr(bk, W), *given, 1e-8, np.random.RandomState(0))
+    message = find_missed_by_chebyshev(bk, csr(bk, W), *given, 1e-8, np.random.RandomState(0))
     assert message.startswith("An eigenvalue of magnitude 7 is missing")
 
 
@@ -423,9 +423,9 @@ def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
 def test_the_limits_of_dense_are_those_documented():
     yes = [(1, 1), (300, 1), (301, 151), (900, 180), (1000, 200), (1001, 501), (10_000, 5000)]
     no = [(301, 5), (900, 179), (1000, 199), (1001, 201), (1001, 500), (10_000, 4999)]
-    assert [takes_dense(m, n, "auto") for m, n in yes + no] == [True] * 7 + [False] * 6
-    assert takes_dense(10_000, 1, "dense")
-    assert [takes_dense(10, n, "chebyshev") for n in (1, 7, 8)] == [False, False, True]
+    assert [takes_dense_solver(m, n, "auto") for m, n in yes + no] == [True] * 7 + [False] * 6
+    assert takes_dense_solver(10_000, 1, "dense")
+    assert [takes_dense_solver(10, n, "chebyshev") for n in (1, 7, 8)] == [False, False, True]
 
 
 def thick_cycle(m, width):
@@ -506,7 +506,7 @@ def test_products_shared_by_threads_have_the_same_bits(monkeypatch, threads):
     A.data[A.indptr[40] : A.indptr[90]] = A.data[A.indptr[280] :] = 0
     A.eliminate_zeros()  # rows without entries, the last of all among them
     x = np.random.default_rng(0).normal(size=300)
-    np.testing.assert_array_equal(matrices._shared_by_threads(A) @ x, A @ x)
+    np.testing.assert_array_equal(matrices._matrix_shared_by_threads(A) @ x, A @ x)
 
 
 @pytest.mark.parametrize(
@@ -652,7 +652,11 @@ def test_ten_thousand_components_take_ten_waits(waits, sizes):
     assert found.n_components == count
 
 
-WAITS = {(): 2, ("_expanded_block",): 3, ("_replace_dependent",): 4}  # of a round, by what it needs
+WAITS = {
+    (): 2,
+    ("_expanded_chebyshev_block",): 3,
+    ("_replace_dependent",): 4,
+}  # of a round, by what it needs
 
 
 @pytest.mark.gpu
@@ -690,9 +694,12 @@ def test_a_filter_round_takes_two_to_six_waits(waits, monkeypatch, name, dtype):
         rounds.append((counted.waits, tuple(sorted(special))))
         special.clear()
 
-    for module, function in ((chebyshev, "_expanded_block"), (orthonormal, "_replace_dependent")):
+    for module, function in (
+        (chebyshev, "_expanded_chebyshev_block"),
+        (orthonormal, "_replace_dependent"),
+    ):
         wrap(module, function, partial(special.add, function), int)
-    for function in ("_estimated_spectrum", "_rayleigh_ritz"):
+    for function in ("_spectrum_for_chebyshev", "_chebyshev_rayleigh_ritz"):
         wrap(chebyshev, function, int, end_round)
     A, rng = bk.operator(csr(bk, W, dtype)), np.random.RandomState(0)
     with waits() as counted:
@@ -712,8 +719,8 @@ def test_a_stuck_round_of_deficient_blocks_takes_six_waits(waits, dtype):
     with waits() as counted:
         gram, replaced = orthonormal.orthonormalise(bk, V, locked, rng)
         assert replaced
-        V = chebyshev._expanded_block(bk, A, V, gram, locked, rng, foreseen=True)
-        chebyshev._rayleigh_ritz(bk, A, V, V.T @ V)
+        V = chebyshev._expanded_chebyshev_block(bk, A, V, gram, locked, rng, foreseen=True)
+        chebyshev._chebyshev_rayleigh_ritz(bk, A, V, V.T @ V)
     assert counted.waits <= 6
     away = bk.to_numpy(V.T @ V) - np.eye(56)
     assert np.abs(away).max() < 100 * np.finfo(dtype).eps * 56
@@ -749,7 +756,7 @@ def test_the_spectrum_is_estimated_before_it_is_filtered(bk, n_block, lowest):
     values = np.linspace(lowest, 2.0, 3000)
     A = bk.as_float32(csr(bk, sparse.diags(values)))
     rng = np.random.RandomState(0)
-    low, scale, cut = chebyshev._estimated_spectrum(bk, A, n_block, rng)
+    low, scale, cut = chebyshev._spectrum_for_chebyshev(bk, A, n_block, rng)
     assert scale == pytest.approx(2, rel=0.01)
     assert 1.01 * lowest - 0.1 < low <= lowest + 1e-4
     assert cut == pytest.approx(np.sort(abs(values))[-n_block], rel=0.05)
@@ -758,7 +765,7 @@ def test_the_spectrum_is_estimated_before_it_is_filtered(bk, n_block, lowest):
 def test_the_estimate_of_few_rows_is_exact(bk):
     values = np.r_[np.linspace(-0.9, 1, 12), [0.0] * 8]
     A = csr(bk, sparse.diags(values))
-    low, scale, cut = chebyshev._estimated_spectrum(bk, A, 1, np.random.RandomState(0))
+    low, scale, cut = chebyshev._spectrum_for_chebyshev(bk, A, 1, np.random.RandomState(0))
     np.testing.assert_allclose([low, scale], [-0.9, 1], rtol=1e-6)
     assert 0.8 < cut < 0.9991
 
@@ -777,7 +784,7 @@ def test_the_filter_cuts_below_the_last_settled_value():
 
     def cut(*open_norms, scale=1.0):
         norms[3:] = open_norms
-        return chebyshev._cut_below(theta, norms[2:], 3, scale, 0.65)
+        return chebyshev._chebyshev_cut(theta, norms[2:], 3, scale, 0.65)
 
     assert cut(1, 1, 1) == 0.65
     assert cut(0.019, 1, 1) == 0.7  # a fifth of the gap to the third
@@ -849,14 +856,14 @@ def test_the_memory_asked_for_is_what_is_used(solver, m, n):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert pairs.solver == solver
-    needed = needed_bytes(cpu, m, n, solver)
+    needed = needed_memory(cpu, m, n, solver)
     assert needed / 1.25 < peak < needed + 2 * graph  # a solver's own copies of the graph
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_eigenpairs_that_do_not_fit_are_refused(monkeypatch, bk, solver):
     W = bk.sparse.csr_matrix(neighbour_graph(700, 3))
-    needed = needed_bytes(bk, 700, 100, solver)
+    needed = needed_memory(bk, 700, 100, solver)
     for free, fits in ((needed - 1, False), (needed, True)):
         monkeypatch.setattr(bk, "free_memory", lambda free=free: free)
         if fits:

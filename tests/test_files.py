@@ -16,7 +16,7 @@ from scipy import io, sparse
 
 from specialk_gpu.cli import main
 from specialk_gpu.io import arrays, text
-from specialk_gpu.io.arrays import check_sizes
+from specialk_gpu.io.arrays import check_sizes_of_sparse_array
 from specialk_gpu.io.files import read_idx, read_labels, read_matrix, write_labels
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -92,16 +92,16 @@ def test_idx_files_hold_numbers_of_six_types(tmp_path, code, kind):
 def test_a_sparse_matrix_is_at_most_so_large_as_its_entries_allow(n_entries):
     most = 1_000_000 + 100 * n_entries
     for shape in ((most, 3), (3, most)):
-        check_sizes(shape, n_entries)
+        check_sizes_of_sparse_array(shape, n_entries)
     for shape in ((most + 1, 3), (3, most + 1)):
         with pytest.raises(ValueError, match=f"few, a side may be at most {most}"):
-            check_sizes(shape, n_entries)
+            check_sizes_of_sparse_array(shape, n_entries)
 
 
 def test_what_is_compressed_holds_at_most_what_deflate_can():
-    arrays._check_promise(1032 * (10 + 64), 10)
+    arrays._check_promised_array(1032 * (10 + 64), 10)
     with pytest.raises(ValueError, match="more than its 10 compressed bytes can hold"):
-        arrays._check_promise(1032 * (10 + 64) + 1, 10)
+        arrays._check_promised_array(1032 * (10 + 64) + 1, 10)
 
 
 def test_coordinates_may_be_one_array(tmp_path):

@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from specialk_gpu import SpecialK, affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph import knn as graph
-from specialk_gpu.graph.features import unit_rows
+from specialk_gpu.graph.features import features_of_unit_length
 from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.graph.radius import refuse_radius_graph
 
@@ -489,7 +489,7 @@ def test_proportional_rows_are_duplicates_by_the_cosine(bk):
     rng = np.random.default_rng(0)
     directions = rng.normal(size=(150, 4))
     X = np.repeat(directions, 12, axis=0) * rng.integers(1, 9, size=(1800, 1))
-    found = bk.to_numpy(unit_rows(bk.asarray(X)))
+    found = bk.to_numpy(features_of_unit_length(bk.asarray(X)))
     assert len(np.unique(found, axis=0)) == 150
     exact = X / np.linalg.norm(X, axis=1)[:, None]
     np.testing.assert_allclose(found, exact, rtol=0, atol=2.0**-40)

@@ -8,8 +8,8 @@ from sklearn.datasets import make_blobs
 from specialk_gpu import SpecialK, knn_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.cut_test import least_gap
-from specialk_gpu.selection.jumps import log_p_of_level
+from specialk_gpu.selection.cut_test import gap_by_cut_test
+from specialk_gpu.selection.jumps import log_p_without_jumps
 from specialk_gpu.selection.merging import Tree
 
 LOG_ALPHA = math.log(0.05)
@@ -26,7 +26,7 @@ def tree_of(bk, y, log_p):
 def level(bk, X, y, log_p):
     X = bk.asarray(X)
     graphs = CutGraphs(knn_graph(X), Rows(X))
-    return log_p_of_level(graphs, tree_of(bk, y, log_p), len(log_p), LOG_ALPHA)
+    return log_p_without_jumps(graphs, tree_of(bk, y, log_p), len(log_p), LOG_ALPHA)
 
 
 def test_a_skewed_set_cut_into_ten_along_its_axes_is_not_ten_clusters(bk):
@@ -49,7 +49,9 @@ def test_a_jump_of_clusters_in_many_dimensions_keeps_its_p_if_there_are_valleys(
     y = rng.integers(10, size=1500)
     X = rng.standard_normal((1500, 50)) + np.eye(10, 50)[y] * 5 / math.sqrt(2)
     W = knn_graph(bk.asarray(X))
-    own = least_gap(CutGraphs(W, Rows(bk.asarray(X))), bk.asarray(y.astype(np.int32)), 10).log_p
+    own = gap_by_cut_test(
+        CutGraphs(W, Rows(bk.asarray(X))), bk.asarray(y.astype(np.int32)), 10
+    ).log_p
     assert own <= LOG_ALPHA
     assert level(bk, X, y, [0.0] * 9 + [own]) == own
 
@@ -58,7 +60,7 @@ def test_a_jump_in_a_graph_alone_counts_only_if_a_piece_is_apart(bk):
     X = np.random.default_rng(0).exponential(size=(1000, 10))
     W, y = knn_graph(bk.asarray(X)), X.argmax(axis=1)
     tree = tree_of(bk, y, [0.0] * 9 + [-20.0])
-    assert log_p_of_level(CutGraphs(W), tree, 10, LOG_ALPHA) == 0.0
+    assert log_p_without_jumps(CutGraphs(W), tree, 10, LOG_ALPHA) == 0.0
 
 
 def test_a_large_skewed_set_is_one_cluster():

@@ -188,7 +188,7 @@ def test_an_indicator_is_multiplied_exactly_in_pieces(gpu, monkeypatch, dtype, m
             part("matrices"), "tile_bytes", 2**31 if panels == 1 else 30 * m
         )  # or row by row
         A = gpu.operator(scipy.sparse.csr_matrix(dense.astype(dtype)))
-    assert isinstance(A, part("matrices")._Indicator)
+    assert isinstance(A, part("matrices")._IndicatorMatrix)
     assert (A.shape, A.dtype) == ((m, m), dtype)
     X, before = rng.standard_normal((2, m, 10))
     X = (X * 10.0 ** rng.integers(-9, 9, size=10)).astype(dtype)

@@ -13,9 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from specialk_gpu import kmeans
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import centers, lloyd
-from specialk_gpu.lloyd import iterations as rounds
+from specialk_gpu.lloyd import runs as rounds
 from specialk_gpu.lloyd.kmeans import kmeans_batch
-from specialk_gpu.lloyd.seeding import kmeans_points
+from specialk_gpu.lloyd.points import kmeans_points
 
 module = importlib.import_module("specialk_gpu.lloyd.kmeans")
 
@@ -218,9 +218,9 @@ def test_what_is_left_of_clusters_is_numbered_anew_if_one_clustering_alone_has_g
     labels, used = np.array([[0, 1, 1], [0, 2, 2]], np.int32), np.array([[1, 1, 0], [1, 0, 1]]) > 0
     others = np.ones(2), np.ones(2, int), np.ones(2, bool)
     centers = bk.asarray([[[1.0], [2.0], [0.0]], [[1.0], [0.0], [2.0]]])
-    given = rounds.Found(np.array([2, 3]), bk.asarray(labels), centers, used, *others)
+    given = rounds.BestRuns(np.array([2, 3]), bk.asarray(labels), centers, used, *others)
     points = module.kmeans_points(bk, bk.asarray([[1.0], [2.0], [2.0]]))
-    for one in module._results(points, given, [[1.0], [1.0]], bk.asarray([5.0]), 2.0):
+    for one in module._kmeans_results(points, given, [[1.0], [1.0]], bk.asarray([5.0]), 2.0):
         np.testing.assert_array_equal(bk.to_numpy(one.labels), [0, 1, 1])
         np.testing.assert_array_equal(bk.to_numpy(one.centers), [[7], [9]])
         assert (one.inertia, one.inertias) == (4, [4])
@@ -230,10 +230,10 @@ def test_an_inertia_that_is_only_met_is_not_beaten(bk):
     points = module.kmeans_points(bk, bk.asarray(NOISE - NOISE.mean(axis=0)))
     for seed in range(20):  # in some of them, the inertia of the last iteration is rounded down
         init = bk.asarray(starts(6, 1, seed, NOISE - NOISE.mean(axis=0)))
-        met = rounds.lloyd(points, init.copy(), np.array([6]), 300)[0].inertia
+        met = rounds.lloyd_runs(points, init.copy(), np.array([6]), 300)[0].inertia
         for goal, n_found in ((met, 0), (met * (1 + 1e-9), 1)):
             given = init.copy(), np.array([6]), 300, goal.copy(), np.inf
-            assert rounds.lloyd(points, *given)[0].sizes.size == n_found
+            assert rounds.lloyd_runs(points, *given)[0].sizes.size == n_found
 
 
 def test_results_repeat_bit_by_bit(bk):
@@ -526,7 +526,7 @@ def test_a_cluster_robbed_of_its_only_row_is_filled_again(bk):
 def test_labels_that_are_not_those_of_their_centres_are_iterated_on(bk, rest):
     points, labels = kmeans_points(bk, bk.asarray(NOISE)), np.arange(150) % 4
     means = np.stack([NOISE[labels == c].mean(axis=0) for c in range(4)])[None]
-    wrong = rounds.Found(
+    wrong = rounds.BestRuns(
         np.array([4]),
         bk.asarray(labels[None], dtype=np.int32),
         bk.asarray(means),
@@ -541,7 +541,7 @@ def test_labels_that_are_not_those_of_their_centres_are_iterated_on(bk, rest):
     if not rest:
         assert found.n_iter.tolist() == [5]
         return
-    expected = rounds.lloyd(points, bk.asarray(means), np.array([4]), rest)[0]
+    expected = rounds.lloyd_runs(points, bk.asarray(means), np.array([4]), rest)[0]
     assert found.n_iter.tolist() == [5 + int(expected.n_iter[0])]
     np.testing.assert_array_equal(*map(bk.to_numpy, (found.labels, expected.labels)))
     np.testing.assert_array_equal(*map(bk.to_numpy, (found.centers, expected.centers)))
@@ -550,14 +550,14 @@ def test_labels_that_are_not_those_of_their_centres_are_iterated_on(bk, rest):
 
 def test_runs_that_beat_no_goal_leave_no_clustering(bk):
     points, centers = kmeans_points(bk, bk.asarray(NOISE)), NOISE[None, :4]
-    found, _ = rounds.lloyd(points, bk.asarray(centers), np.array([4]), 50, np.zeros(1))
+    found, _ = rounds.lloyd_runs(points, bk.asarray(centers), np.array([4]), 50, np.zeros(1))
     assert [len(x) for x in found] == [0] * len(found)
 
 
 def test_a_run_is_given_up_if_it_is_behind_by_more_than_its_last_gains():
     inertia, group = np.array([10.0, 16.0, 16.5, 3.0, 3.0]), np.array([0, 0, 0, 1, 1])
     best, gain = np.array([np.inf, 2.0]), np.array([0.0, 2.0, 2.0, 0.1, 1.0])
-    behind = rounds._is_far_behind(inertia, group, best, 3.0, gain)
+    behind = rounds._are_runs_far_behind(inertia, group, best, 3.0, gain)
     assert behind.tolist() == [False, False, True, True, False]
 
 
@@ -722,9 +722,9 @@ def test_the_host_waits_at_most_twice_an_iteration(waits, X, ks):
 @pytest.mark.filterwarnings("ignore:k-means found 30 clusters")
 @pytest.mark.parametrize(("X", "k"), [(NOISE, 9), (COPIES, 29), (COPIES, 35)])
 def test_given_starts_wait_once_an_iteration_and_filling_and_twice_more(waits, monkeypatch, X, k):
-    bk, refill, fillings = get_backend("cuda"), rounds._refill_empty_clusters, []
+    bk, refill, fillings = get_backend("cuda"), rounds._refill_empty_clusters_of_runs, []
     monkeypatch.setattr(
-        rounds, "_refill_empty_clusters", lambda *all_own: fillings.append(refill(*all_own))
+        rounds, "_refill_empty_clusters_of_runs", lambda *all_own: fillings.append(refill(*all_own))
     )
     init = bk.asarray(np.random.default_rng(0).normal(scale=30.0, size=(40, k, X.shape[1])))
     with waits() as count:

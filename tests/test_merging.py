@@ -15,10 +15,10 @@ from specialk_gpu.backend import get_backend
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection import cuts as cuts_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.cut_test import least_gap
+from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.parts import Parts, lonely_nodes, touching_pairs
+from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 from specialk_gpu.selection.walks import prepare_walks
 
 
@@ -116,7 +116,7 @@ def test_p_of_a_level_is_that_of_its_clusters(bk, name):
         labels = tree.labels(k)
         if pieces(W, host(bk, labels)) == k:
             n_tested += 1
-            gap = least_gap(graphs, labels, k)
+            gap = gap_by_cut_test(graphs, labels, k)
             np.testing.assert_allclose(tree.log_p[k - 1], gap.log_p, rtol=1e-9)
     assert n_tested >= tree.n_leaves - 3
     assert tree.log_p[0] == -np.inf
@@ -128,7 +128,7 @@ def test_p_of_a_level_is_that_of_its_clusters(bk, name):
 def test_where_no_pair_looks_like_one_cluster_the_least_separate_is_united(bk, name):
     graphs, _, tree = merged(bk, name)
     for k in range(2, tree.n_leaves + 1):
-        gap = least_gap(graphs, tree.labels(k), k)
+        gap = gap_by_cut_test(graphs, tree.labels(k), k)
         if np.log(k - 1) + np.log(0.5) < gap.log_p < 0:
             continue
         if gap.log_p < 0 and pieces(given(name)[0], host(bk, tree.labels(k))) == k:
@@ -159,8 +159,8 @@ def test_the_ratio_of_a_level_is_the_largest_of_its_pairs(bk, name):
             n_tested += 1
             parts = Parts(graphs, labels, k)
             for node in range(k):
-                lonely_nodes(parts, node, np.arange(k))  # finds what the second graph alone joins
-            tested = parts.test(touching_pairs(parts, np.arange(k)), np.arange(k))
+                lone_part(parts, node, np.arange(k))  # finds what the second graph alone joins
+            tested = parts.test(touching_parts(parts, np.arange(k)), np.arange(k))
             expected = np.sqrt(tested.between / tested.within).max(initial=0)
             np.testing.assert_allclose(tree.ratio[k - 1], expected, rtol=1e-9)
     assert n_tested >= 1
@@ -349,9 +349,9 @@ def test_the_test_of_a_clustering_waits_seldom_however_many_pairs_it_has(waits, 
     graphs = CutGraphs(
         bk.sparse.csr_matrix(knn_graph(X)), Rows(bk.asarray(X)) if with_rows else None
     )
-    first = least_gap(graphs, labels, k)  # makes the graphs
+    first = gap_by_cut_test(graphs, labels, k)  # makes the graphs
     with waits() as count:
-        again = least_gap(graphs, labels, k)
+        again = gap_by_cut_test(graphs, labels, k)
     assert again == first
     assert count.waits <= 6 + 2 * with_rows, str(count)  # two for pairs that may be bent
 

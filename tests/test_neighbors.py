@@ -18,12 +18,12 @@ from scipy.spatial import cKDTree
 from specialk_gpu import DuplicateRowsWarning, SpecialK
 from specialk_gpu.backend import cpu
 from specialk_gpu.graph import host_search
+from specialk_gpu.graph import neighbor_search as exact
 from specialk_gpu.graph import rows as found_rows
-from specialk_gpu.graph import search as exact
-from specialk_gpu.graph.distances import distance_bounds, principal_axes
+from specialk_gpu.graph.distances import distance_bounds, principal_axes_for_distances
 from specialk_gpu.graph.duplicates import duplicate_groups
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
-from specialk_gpu.graph.radius import count_within, list_within, pairs_within
+from specialk_gpu.graph.radius import count_within_radius, list_within_radius, pairs_within_radius
 from specialk_gpu.graph.rows import Rows
 
 normal = np.random.default_rng(0).normal
@@ -117,8 +117,10 @@ def test_the_way_of_searching_does_not_matter(monkeypatch, case, search):
 
 
 def test_a_tree_serves_few_columns_and_ties_beyond_its_reach_are_done_again(monkeypatch):
-    sizes, tree = [], exact.nearest_by_tree
-    monkeypatch.setattr(exact, "nearest_by_tree", lambda X, k: sizes.append(X.shape) or tree(X, k))
+    sizes, tree = [], exact.host_search_by_tree
+    monkeypatch.setattr(
+        exact, "host_search_by_tree", lambda X, k: sizes.append(X.shape) or tree(X, k)
+    )
     line = np.arange(300.0)[:, None]  # every row but the ends has two nearest, and two next
     assert check_against_brute_force(cpu, line, 9) == 0
     assert sizes == [(300, 1)]
@@ -211,7 +213,7 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     choose(monkeypatch, "pairs")
-    monkeypatch.setattr(exact, "principal_axes", lambda *_: axes)
+    monkeypatch.setattr(exact, "principal_axes_for_distances", lambda *_: axes)
     for sizes in ((256, 1024, 1024), (16, 40, 30)):  # of cells, what is near, and tiles
         for name, size in zip(("CELL_ROWS", "NEAR_ROWS", "TILE_ROWS"), sizes, strict=True):
             monkeypatch.setattr(host_search, name, size)
@@ -225,9 +227,9 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
 
     def spy(X, base, *rest):
         ranks.append(base.shape[1])
-        return host_search.nearest_by_pairs(X, base, *rest)
+        return host_search.host_search_by_pairs(X, base, *rest)
 
-    monkeypatch.setattr(exact, "nearest_by_pairs", spy)
+    monkeypatch.setattr(exact, "host_search_by_pairs", spy)
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
         check_against_brute_force(cpu, data, 10)
         assert ranks.pop() <= 31
@@ -245,14 +247,18 @@ def test_what_is_multiplied_is_at_most_one_and_above_a_quarter(bk, monkeypatch, 
 
 def test_axes_are_chosen_where_they_save_products_and_measured_pairs():
     X = normal(size=(4000, 4)) @ normal(size=(4, 64))  # the bounds of 8 axes are the distances
-    assert principal_axes(cpu, X, 10).shape == (64, 8)
-    assert principal_axes(cpu, normal(size=(1000, 64)), 10) is None  # bounds say nothing
-    assert principal_axes(cpu, X[:, :47], 10) is None  # products are short as they are
+    assert principal_axes_for_distances(cpu, X, 10).shape == (64, 8)
+    assert (
+        principal_axes_for_distances(cpu, normal(size=(1000, 64)), 10) is None
+    )  # bounds say nothing
+    assert (
+        principal_axes_for_distances(cpu, X[:, :47], 10) is None
+    )  # products are short as they are
 
 
 def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_result():
     X, none = normal(size=(600, 3)), np.zeros(600, dtype=np.float32)  # 0 is below all distances
-    found = host_search.nearest_by_pairs(X, none[:, None], none, 1.0, 40)
+    found = host_search.host_search_by_pairs(X, none[:, None], none, 1.0, 40)
     distances, indices = nearest(X, 40)
     np.testing.assert_array_equal(found[1], indices)
     np.testing.assert_allclose(np.sqrt(found[0]), distances)
@@ -260,9 +266,9 @@ def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_re
 
 def test_where_most_distances_are_alike_the_other_search_serves(monkeypatch):
     choose(monkeypatch, "pairs")
-    found, by_pairs = [], exact.nearest_by_pairs
+    found, by_pairs = [], exact.host_search_by_pairs
     monkeypatch.setattr(
-        exact, "nearest_by_pairs", lambda *a: found.append(by_pairs(*a)) or found[-1]
+        exact, "host_search_by_pairs", lambda *a: found.append(by_pairs(*a)) or found[-1]
     )
     check_against_brute_force(cpu, np.eye(300), 2)
     check_against_brute_force(cpu, normal(size=(300, 20)), 2)
@@ -508,10 +514,10 @@ def test_rows_within_a_radius_are_those_of_brute_force(bk, case):
     np.fill_diagonal(sq, np.inf)
     some_pair = float(np.sort(sq, axis=None)[sq.shape[0] // 2])  # a pair at exactly the radius
     for sq_radius in [*RADII[case], some_pair]:
-        pairs = pairs_within(readonly(bk, X), sq_radius)
-        counts = count_within(pairs)
+        pairs = pairs_within_radius(readonly(bk, X), sq_radius)
+        counts = count_within_radius(pairs)
         np.testing.assert_array_equal(bk.to_numpy(counts), (sq <= sq_radius).sum(axis=1))
-        listed = list_within(pairs, np.r_[0, np.cumsum((sq <= sq_radius).sum(axis=1))])
+        listed = list_within_radius(pairs, np.r_[0, np.cumsum((sq <= sq_radius).sum(axis=1))])
         assert listed.dtype == np.int32
         np.testing.assert_array_equal(bk.to_numpy(listed), np.nonzero(sq <= sq_radius)[1])
 

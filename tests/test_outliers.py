@@ -11,7 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from specialk_gpu import SpecialK, knn_graph, tl
 from specialk_gpu.inspection.diagnostics import pair_matrix, sizes_of_clusters, typical
-from specialk_gpu.inspection.outliers import cluster_spacings
+from specialk_gpu.inspection.outliers import spacings_for_outliers
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
 PLANTED = np.random.default_rng(0).uniform(-4, 13, size=(30, 2))
@@ -99,12 +99,14 @@ def test_medians_of_clusters_are_medians(bk):
     rng = np.random.default_rng(0)
     spacing, labels = rng.random(101), rng.integers(4, size=101).astype(np.int32)
     spacing[:5], labels[labels == 2] = 0, 1
-    found = bk.to_numpy(cluster_spacings(bk.asarray(spacing), bk.asarray(labels), 4))
+    found = bk.to_numpy(spacings_for_outliers(bk.asarray(spacing), bk.asarray(labels), 4))
     for c in (0, 1, 3):
         own = spacing[(labels == c) & (spacing > 0)]
         assert found[c] == pytest.approx(np.median(own), rel=1e-15)
     assert found[2] == pytest.approx(np.median(spacing[spacing > 0]), rel=1e-15)
-    none = cluster_spacings(bk.asarray(np.zeros(3)), bk.asarray(np.zeros(3, dtype=np.int32)), 2)
+    none = spacings_for_outliers(
+        bk.asarray(np.zeros(3)), bk.asarray(np.zeros(3, dtype=np.int32)), 2
+    )
     assert bk.to_numpy(none).tolist() == [1, 1]
 
 

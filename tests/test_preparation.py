@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from specialk_gpu._result import ScaleWarning
+from specialk_gpu._warnings import ScaleWarning
 from specialk_gpu.io.rows import read_new_rows, read_rows
 from specialk_gpu.tables import frames
 from specialk_gpu.tables.choice import Choice
@@ -231,7 +231,7 @@ def test_widths_beyond_float64_are_refused(tmp_path, scale):
     [("abcdefghij", True), ("abcdefghi", False), ("abcdefghia", False), ("abcdefghi?", True)],
 )
 def test_ten_texts_of_a_frame_or_more_that_all_differ_are_ids(texts, distinct):
-    _, fault = frames._numbers(pd.Series([*texts, None]))
+    _, fault = frames._numbers_in_frame(pd.Series([*texts, None]))
     assert (fault.distinct, fault.wrong, fault.blanks) == (distinct, len(texts), 1)
     assert fault.values == set(texts)
 

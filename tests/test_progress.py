@@ -91,8 +91,8 @@ def test_a_fit_has_one_bar_that_never_goes_back():
         def close(self):
             pass
 
-    bars = progress._Bars(Bar)
-    with progress._displayed(bars):
+    bars = progress._ProgressBars(Bar)
+    with progress._progress_displayed(bars):
         fit(X=np.vstack([CLOUD[:400], CLOUD[:400] + 50]))  # two components
     (one,) = shown
     stages = [word for word in one if isinstance(word, str)]
@@ -111,8 +111,8 @@ def test_a_fit_has_one_bar_that_never_goes_back():
 
 @pytest.mark.parametrize("criterion", ["cut", "zz_top"])
 def test_a_given_graph_has_a_bar_too(criterion):
-    display = progress._Lines(str)
-    with progress._displayed(display):
+    display = progress._ProgressLines(str)
+    with progress._progress_displayed(display):
         fit(X=knn_graph(CLOUD[:300]), affinity="precomputed", criterion=criterion)
     assert display.expected["graph"] == 0
     told = set(display.expected) - {"graph", "kmeans", "bounds"}  # the sweep has no known end
@@ -122,9 +122,9 @@ def test_a_given_graph_has_a_bar_too(criterion):
 def test_what_is_piped_gets_a_line_a_minute(monkeypatch, capsys):
     clock = [1000.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    with progress.show_minutes():
-        progress.expect({"graph": 1.0, "eigenpairs": 3.0})
-        progress.expect({"graph": 1.0})  # a second plan is ignored
+    with progress.show_progress_by_minute():
+        progress.expect_progress({"graph": 1.0, "eigenpairs": 3.0})
+        progress.expect_progress({"graph": 1.0})  # a second plan is ignored
         for done in range(1, 11):
             clock[0] += 20
             report_progress("neighbours", done, 10)
@@ -132,7 +132,7 @@ def test_what_is_piped_gets_a_line_a_minute(monkeypatch, capsys):
         report_progress("eigenpairs", 1_500, 3_000)
         clock[0] += 61
         report_progress("alone", 7)
-        progress.announce("hear")
+        progress.announce_with_progress("hear")
     lines = capsys.readouterr().err.splitlines()
     assert lines == [
         "neighbours: 3 of 10; about 8 % of the fit",
@@ -142,7 +142,7 @@ def test_what_is_piped_gets_a_line_a_minute(monkeypatch, capsys):
         "alone: 7",
         "hear",
     ]
-    progress.announce("unheard")
+    progress.announce_with_progress("unheard")
     assert capsys.readouterr().err == ""
 
 
@@ -157,9 +157,9 @@ def test_verbose_fits_log_lines_where_there_is_no_terminal(monkeypatch, caplog):
 
 def test_parts_of_a_stage_are_unheard():
     said = []
-    display = progress._Lines(said.append)
-    with progress._displayed(display), progress.unheard():
-        progress.expect({"graph": 1})
+    display = progress._ProgressLines(said.append)
+    with progress._progress_displayed(display), progress.without_progress():
+        progress.expect_progress({"graph": 1})
         report_progress("graph", 1, 1)
     assert not display.expected
     assert not said
@@ -209,7 +209,7 @@ def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
     def interrupted(*_args, **_settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["specialk_gpu._stages"], stage, interrupted)
+    monkeypatch.setattr(sys.modules["specialk_gpu._fit"], stage, interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(CLOUD[:150, :3])
     assert vars(model).keys() == before.keys()

@@ -15,16 +15,14 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph, zz_top
-from specialk_gpu.inspection.diagnostics import (
-    doubts,
-    headline,
-    in_words,
-    pair_matrix,
-    typical,
+from specialk_gpu.inspection.diagnostics import in_words, pair_matrix, typical
+from specialk_gpu.inspection.places import places, places_of_discs
+from specialk_gpu.inspection.verdict import (
+    doubts_about_verdict,
     verdict,
+    verdict_in_short,
     watershed,
 )
-from specialk_gpu.inspection.layout import discs, places
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 DIGITS = load_digits().data[:600]
@@ -364,7 +362,7 @@ def test_one_cluster_is_never_clear(settings):
         assert model.n_clusters_ == 1
         sure, words = verdict(model)
         assert sure in ("no split", "no power", "close")
-        assert "clearly" not in headline(model)
+        assert "clearly" not in verdict_in_short(model)
         assert "No split was" in words
 
 
@@ -380,27 +378,29 @@ def test_a_search_that_ended_at_the_limit_has_no_watershed():
     model = fit(BLOBS, max_clusters=3, criterion="zz_top")
     assert model.limit_reached_
     assert watershed(model) == 3
-    assert not any("Certainty drops" in found for found, _ in doubts(model))
+    assert not any("Certainty drops" in found for found, _ in doubts_about_verdict(model))
 
 
 def test_what_is_set_after_the_fit_changes_no_finding(tmp_path):
     model = fit(BLOBS)
-    before = verdict(model), doubts(model), written(model, tmp_path)
+    before = verdict(model), doubts_about_verdict(model), written(model, tmp_path)
     model.set_params(n_clusters=7, affinity="precomputed", alpha=0.5, criterion="zz_top")
-    assert (verdict(model), doubts(model), written(model, tmp_path)) == before
+    assert (verdict(model), doubts_about_verdict(model), written(model, tmp_path)) == before
 
 
 def test_isolated_rows_and_a_p_near_alpha_are_doubts():
     W = knn_graph(BLOBS).toarray()
     W[:2] = W[:, :2] = 0
     model = fit(W, affinity="precomputed", alpha=0.01)
-    assert any("No edge joins 2 rows" in found for found, _ in doubts(model))
+    assert any("No edge joins 2 rows" in found for found, _ in doubts_about_verdict(model))
     near = [
         s._replace(log_p=np.log(model.alpha) - 1) if s.k == model.n_clusters_ else s
         for s in model.path_
     ]
     model.path_ = type(model.path_)(near, "cut")
-    assert any("within a factor of 10 of alpha" in found for found, _ in doubts(model))
+    assert any(
+        "within a factor of 10 of alpha" in found for found, _ in doubts_about_verdict(model)
+    )
     assert verdict(model)[0] == "close"
 
 
@@ -462,7 +462,7 @@ def drawn(text):
 def test_discs_do_not_overlap_and_hold_their_rows(tmp_path, X, settings):
     model = fit(X, **{"max_clusters": None, **settings})
     k, sizes = model.n_clusters_, np.bincount(model.labels_)
-    centers, radii = discs(model)
+    centers, radii = places_of_discs(model)
     np.testing.assert_allclose(radii**2 / radii[0] ** 2, sizes / sizes[0])
     between = np.linalg.norm(centers[:, None] - centers, axis=2) - radii[:, None] - radii
     assert between[~np.eye(k, dtype=bool)].min() > 0
@@ -476,7 +476,7 @@ def test_discs_do_not_overlap_and_hold_their_rows(tmp_path, X, settings):
 def test_discs_of_many_clusters_do_not_overlap():
     model = fit(BLOBS)
     model.n_clusters_, model.labels_ = 450, np.repeat(np.arange(450), 3).astype(np.int32)
-    centers, radii = discs(model)
+    centers, radii = places_of_discs(model)
     assert pdist(centers).min() > 2 * radii.max()
 
 
@@ -614,7 +614,7 @@ def test_a_graph_is_no_table(tmp_path):
 
 
 def test_some_rows_of_each_cluster_are_drawn(monkeypatch, tmp_path):
-    monkeypatch.setattr("specialk_gpu.inspection.layout.MOST_ROWS", 50)
+    monkeypatch.setattr("specialk_gpu.inspection.places.MOST_ROWS", 50)
     text = written(fit(BLOBS), tmp_path)
     assert [len(own) for own in drawn(text)] == [17, 17, 17]
     assert "51 of 300 rows" in text

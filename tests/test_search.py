@@ -23,7 +23,12 @@ from specialk_gpu import (
 from specialk_gpu._result import NO_POWER
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection.cut_test import Gap
-from specialk_gpu.selection.fragments import RESOLUTIONS, Resolution, finer_resolutions, resolutions
+from specialk_gpu.selection.fragments import (
+    RESOLUTIONS,
+    FragmentResolution,
+    finer_fragment_resolutions,
+    fragment_resolutions,
+)
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import prepare_walks
 
@@ -141,7 +146,9 @@ def test_stages_are_timed():
 
 def test_min_clusters_holds_where_polishing_would_merge(bk, monkeypatch):
     gap = Gap(0.0, (0, 1), 1.0, 1.0, 1.0)
-    monkeypatch.setattr(polishing, "least_gap", lambda *_: gap)  # no two are separate any more
+    monkeypatch.setattr(
+        polishing, "gap_by_cut_test", lambda *_: gap
+    )  # no two are separate any more
     for least in (1, 3):
         model = fit_on(bk, FOUR, min_clusters=least)
         assert model.n_clusters_ == least
@@ -399,7 +406,7 @@ def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
 @pytest.mark.parametrize("m", [3, 30, 100, 500, 10_000])
 @pytest.mark.parametrize("least", [1, 2, 25, 300])
 def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least):
-    found = resolutions(m, least)
+    found = fragment_resolutions(m, least)
     assert len(set(found)) == len(found)
     for one in found:
         assert least <= one.n_fragments <= min(m, max(2, m // 12, least))
@@ -412,16 +419,16 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
 
 def test_where_many_clusters_are_found_the_graph_is_cut_finer():
     done = list(RESOLUTIONS)
-    while more := finer_resolutions(done, 100_000, 500):
+    while more := finer_fragment_resolutions(done, 100_000, 500):
         assert len(more) == 1
         assert more[0].n_fragments == 2 * max(one.n_fragments for one in done)
         done = more
     assert done[0].n_fragments >= 2 * 500
-    assert finer_resolutions(list(RESOLUTIONS), 100_000, 8) == []
-    assert finer_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
-    two = Resolution(signed=True, n_fragments=2)
-    assert finer_resolutions([two], 35, 2) == []
-    assert finer_resolutions([two], 36, 2) == [two._replace(n_fragments=3)]
+    assert finer_fragment_resolutions(list(RESOLUTIONS), 100_000, 8) == []
+    assert finer_fragment_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
+    two = FragmentResolution(signed=True, n_fragments=2)
+    assert finer_fragment_resolutions([two], 35, 2) == []
+    assert finer_fragment_resolutions([two], 36, 2) == [two._replace(n_fragments=3)]
 
 
 # -- sets whose answer is known -------------------------------------------------------------------

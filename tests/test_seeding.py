@@ -7,7 +7,8 @@ import pytest
 
 from specialk_gpu.backend import cpu
 from specialk_gpu.lloyd import seeding
-from specialk_gpu.lloyd.seeding import distinct, kmeans_points, starting_centers, starts_from_groups
+from specialk_gpu.lloyd.points import kmeans_points
+from specialk_gpu.lloyd.seeding import distinct_starts, starting_centers, starts_from_groups
 
 NOISE = np.random.default_rng(1).normal(size=(300, 4))
 
@@ -89,5 +90,5 @@ def test_one_start_alone_is_from_rows(bk):
 
 
 def test_inertias_that_are_alike_count_once():
-    assert distinct(np.array([3.0, 1.0, 1.00001, 2.0, 1.0, 5.0]), 3) == [1, 3, 0]
-    assert distinct(np.zeros(4), 3) == [0]
+    assert distinct_starts(np.array([3.0, 1.0, 1.00001, 2.0, 1.0, 5.0]), 3) == [1, 3, 0]
+    assert distinct_starts(np.zeros(4), 3) == [0]

@@ -35,9 +35,9 @@ from specialk_gpu import (
     eigenpairs,
     knn_graph,
 )
-from specialk_gpu._arguments import PARAMETERS
+from specialk_gpu._host import OnDevice
+from specialk_gpu._options import PARAMETERS
 from specialk_gpu._result import SelectionPath
-from specialk_gpu._storage import OnDevice
 from specialk_gpu._validation import validate_input
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.lloyd.kmeans import kmeans_batch
@@ -572,7 +572,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
     def run(*_, **__):
         raise error
 
-    module = importlib.import_module("specialk_gpu._stages")
+    module = importlib.import_module("specialk_gpu._fit")
     monkeypatch.setattr(module, function, run)
     model = SpecialK(backend="numpy", criterion="zz_top" if stage == "sweep" else "cut")
     with pytest.raises(MemoryError) as caught:
@@ -590,7 +590,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
 def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_computed(
     monkeypatch, criterion, n, solver
 ):
-    module = importlib.import_module("specialk_gpu._stages")
+    module = importlib.import_module("specialk_gpu._fit")
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
     monkeypatch.setattr(module, "knn_graph_of", lambda *_: pytest.fail("was called"))
     X = np.random.default_rng(0).normal(size=(1200, 3))
@@ -716,7 +716,7 @@ def test_votes_of_similarities_are_moved_once(waits):
 
 
 def let_eigenpairs_be(monkeypatch, function):
-    monkeypatch.setattr(importlib.import_module("specialk_gpu._stages"), "eigenpairs", function)
+    monkeypatch.setattr(importlib.import_module("specialk_gpu._fit"), "eigenpairs", function)
 
 
 @pytest.mark.parametrize("solver", ["lanczos", "chebyshev"])

@@ -21,8 +21,8 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu._schema import _check_labels, _check_values, check_model
-from specialk_gpu._storage import FORMAT, LONGEST, PARTS, _one_line
+from specialk_gpu._schema import _check_schema_labels, _check_schema_values, check_schema
+from specialk_gpu._storage import FORMAT, LONGEST, PARTS, _stored_text_in_one_line
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -350,13 +350,13 @@ def test_a_wrong_array_is_refused_and_named(tmp_path, saved, name, change, messa
 def test_values_are_taken_up_to_their_bounds(saved, name, taken, refused):
     arrays, content = saved
     for value in taken:
-        check_model(
+        check_schema(
             arrays | {name: setting((0,) * arrays[name].ndim, value)(arrays[name])}, content
         )
     for value in refused:
         array = setting((0,) * arrays[name].ndim, value)(arrays[name])
         with pytest.raises(ValueError, match=f"^{name} must"):
-            check_model(arrays | {name: array}, content)
+            check_schema(arrays | {name: array}, content)
 
 
 @pytest.mark.parametrize(
@@ -376,28 +376,28 @@ def test_values_are_taken_up_to_their_bounds(saved, name, taken, refused):
 )
 def test_whole_numbers_are_taken_up_to_their_bounds(name, size, least, most):
     for value in (least, 8):
-        _check_values(name, np.array([value, 3]), {size: 9})
+        _check_schema_values(name, np.array([value, 3]), {size: 9})
     for value in (least - 1, *((9,) if most else ())):
         with pytest.raises(ValueError, match=f"^{name} must"):
-            _check_values(name, np.array([value, 3]), {size: 9})
+            _check_schema_values(name, np.array([value, 3]), {size: 9})
 
 
 def test_distances_to_neighbours_are_not_negative():
-    _check_values("_spacing", np.array([0.0, 1e300]), {})
+    _check_schema_values("_spacing", np.array([0.0, 1e300]), {})
     for wrong in (-1e-300, np.nan, np.inf):
         with pytest.raises(ValueError, match="^_spacing must"):
-            _check_values("_spacing", np.array([1.0, wrong]), {})
+            _check_schema_values("_spacing", np.array([1.0, wrong]), {})
 
 
 def test_a_path_may_end_with_each_row_alone():
     labels = np.arange(3)[None]
-    _check_labels([{"k": 3}], labels)
+    _check_schema_labels([{"k": 3}], labels)
     with pytest.raises(ValueError, match="k on the path must be at most 3 rows, got 4"):
-        _check_labels([{"k": 4}], labels)
+        _check_schema_labels([{"k": 4}], labels)
     with pytest.raises(ValueError, match="must be below k = 2, got 2"):
-        _check_labels([{"k": 2}], labels)
+        _check_schema_labels([{"k": 2}], labels)
     with pytest.raises(ValueError, match="path_ must have 1 steps, got 2"):
-        _check_labels([{"k": 2}, {"k": 3}], labels)
+        _check_schema_labels([{"k": 2}, {"k": 3}], labels)
 
 
 def test_leaves_have_one_row_or_more(saved):
@@ -406,17 +406,17 @@ def test_leaves_have_one_row_or_more(saved):
     for least in (1, 0):
         changed = np.r_[least, sizes[1] + sizes[0] - least, sizes[2:]]
         if least:
-            check_model(arrays | {"_tree.sizes": changed}, content)
+            check_schema(arrays | {"_tree.sizes": changed}, content)
             continue
         with pytest.raises(ValueError, match=r"^_tree\.sizes must not go beyond 1, got 0"):
-            check_model(arrays | {"_tree.sizes": changed}, content)
+            check_schema(arrays | {"_tree.sizes": changed}, content)
 
 
 def test_a_graph_may_have_no_entries(saved):
     arrays, content = saved
     empty = {f"affinity_matrix_.{part}": arrays[f"affinity_matrix_.{part}"][:0] for part in PARTS}
     empty["affinity_matrix_.indptr"] = 0 * arrays["affinity_matrix_.indptr"]
-    check_model(arrays | empty, content)
+    check_schema(arrays | empty, content)
 
 
 def test_text_that_is_no_json_is_refused(tmp_path, saved):
@@ -435,8 +435,8 @@ def test_numbers_that_are_no_json_are_refused(tmp_path, saved, number):
 
 
 def test_a_long_message_is_cut():
-    assert _one_line("x" * LONGEST) == "x" * LONGEST
-    assert _one_line("x" * (LONGEST + 1)) == "x" * LONGEST + "..."
+    assert _stored_text_in_one_line("x" * LONGEST) == "x" * LONGEST
+    assert _stored_text_in_one_line("x" * (LONGEST + 1)) == "x" * LONGEST + "..."
 
 
 def npy(array):

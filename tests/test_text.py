@@ -68,10 +68,10 @@ def test_header_option_decides_where_the_first_row_could_be_both(tmp_path):
 
 
 def test_decimal_commas_become_points_where_they_are_sure_to_be_decimal():
-    assert text._with_points("1,5;-2,25;3") == "1.5;-2.25;3"
+    assert text._text_with_points("1,5;-2,25;3") == "1.5;-2.25;3"
     for mixed in ("1,5;2.5", "1,234,567;2"):
         with pytest.raises(ValueError, match="commas and points are mixed, or commas could"):
-            text._with_points(mixed)
+            text._text_with_points(mixed)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_numbers_that_could_be_names_are_asked_about(lines, why):
 
 
 def column_of(*cells, commas=True):
-    column = text._Column()
+    column = text._TextColumn()
     column.add(cells, [*range(1, len(cells) + 1)], commas=commas)
     return column, np.concatenate(column.blocks).tolist()
 
@@ -291,7 +291,9 @@ def test_matrix_market_follows_the_format(tmp_path, text, expected):
 
 
 def test_matrix_market_has_columns_beyond_32_bits(tmp_path, monkeypatch):
-    monkeypatch.setattr(matrix_market, "check_sizes", lambda *_: None)  # it asks for more entries
+    monkeypatch.setattr(
+        matrix_market, "check_sizes_of_sparse_array", lambda *_: None
+    )  # it asks for more entries
     text = f"{BANNER} coordinate real general\n1 3000000000 1\n1 3000000000 5\n"
     found = read_matrix(write_text(tmp_path / "x.mtx", text)).tocoo()
     assert (found.shape, found.col.tolist(), found.data.tolist()) == (

@@ -11,14 +11,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.utils._param_validation import InvalidParameterError
 
-from specialk_gpu import SpecialK, TimeLimitWarning, _deadline, eigenpairs, knn_graph
-from specialk_gpu._deadline import OutOfTime, TimeLimit, check, stops_when
+from specialk_gpu import SpecialK, TimeLimitWarning, _time_limit, eigenpairs, knn_graph
 from specialk_gpu._result import TIME_IS_UP
+from specialk_gpu._time_limit import OutOfTime, TimeLimit, check_time_limit, stops_when
 from specialk_gpu.backend import cpu
 from specialk_gpu.cli import main
-from specialk_gpu.inspection.diagnostics import doubts, verdict
+from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict
 from specialk_gpu.selection import search
-from specialk_gpu.selection.fragments import resolutions
+from specialk_gpu.selection.fragments import fragment_resolutions
 
 LIMIT = 10.0
 CENTERS = 8 * np.array([(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)])
@@ -32,7 +32,7 @@ class Clock:
 
     def __init__(self, monkeypatch):
         self.now, self.patch = 0.0, monkeypatch.setattr
-        self.patch(_deadline.time, "monotonic", lambda: self.now)
+        self.patch(_time_limit.time, "monotonic", lambda: self.now)
 
     def move_on_at(self, module, name, call=1):
         """Let the limit pass when a function of a module begins for the `call`-th time."""
@@ -76,10 +76,10 @@ def assert_same_fits(one, other):
 @pytest.mark.parametrize(
     ("criterion", "module", "name", "stage"),
     [
-        ("cut", "_stages", "knn_graph_of", "graph"),
-        ("zz_top", "_stages", "knn_graph_of", "graph"),
-        ("cut", "_stages", "eigenpairs", "eigenpairs"),
-        ("zz_top", "_stages", "eigenpairs", "eigenpairs"),
+        ("cut", "_fit", "knn_graph_of", "graph"),
+        ("zz_top", "_fit", "knn_graph_of", "graph"),
+        ("cut", "_fit", "eigenpairs", "eigenpairs"),
+        ("zz_top", "_fit", "eigenpairs", "eigenpairs"),
         ("cut", "selection.search", "fragments", "fragments"),
         ("cut", "selection.search", "merge", "merging"),
         ("zz_top", "selection.sweep", "kmeans_batch", "kmeans"),
@@ -118,8 +118,10 @@ def test_both_solvers_ask_if_they_have_to_stop(solver):
 @pytest.mark.parametrize("n_known", [1, 3])
 def test_merged_trees_are_known(bk, clock, monkeypatch, n_known):
     with monkeypatch.context() as patch:  # the answer of those resolutions alone
-        patch.setattr(search, "resolutions", lambda *given: resolutions(*given)[:n_known])
-        patch.setattr(search, "finer_resolutions", lambda *_: [])
+        patch.setattr(
+            search, "fragment_resolutions", lambda *given: fragment_resolutions(*given)[:n_known]
+        )
+        patch.setattr(search, "finer_fragment_resolutions", lambda *_: [])
         late = Clock(patch)
         late.move_on_at("selection.search", "polished_tree")
         alone = fit_warned(bk, "in the stage 'polishing'")
@@ -130,7 +132,9 @@ def test_merged_trees_are_known(bk, clock, monkeypatch, n_known):
     reasons = [step.reason for step in found.path_ if step.reason.endswith(TIME_IS_UP)]
     assert reasons == [found.path_[4].reason]
     assert verdict(found)[0] == "limit"
-    assert any(finding == "The time limit ended the search." for finding, _ in doubts(found))
+    assert any(
+        finding == "The time limit ended the search." for finding, _ in doubts_about_verdict(found)
+    )
 
 
 def test_an_answer_is_at_most_what_all_resolutions_support(bk, clock):
@@ -147,7 +151,7 @@ def test_an_answer_is_at_most_what_all_resolutions_support(bk, clock):
 
 
 def test_finer_fragments_may_be_given_up(bk, clock, monkeypatch):
-    monkeypatch.setattr(search, "finer_resolutions", lambda done, *_: done[:1])
+    monkeypatch.setattr(search, "finer_fragment_resolutions", lambda done, *_: done[:1])
     clock.move_on_at("selection.search", "fragments", 7)
     found = fit_warned(bk, "in the stage 'fragments', after 12.5 s. 6 of 7 divisions")
     assert found.n_clusters_ == 5
@@ -211,9 +215,9 @@ def test_a_decision_that_was_made_stays(bk, clock):
 @pytest.mark.parametrize(
     ("criterion", "module", "name"),
     [
-        ("zz_top", "_stages", "membership"),
+        ("zz_top", "_fit", "membership_by_walks"),
         ("cut", "selection.search", "_searched_candidate"),
-        ("cut", "_stages", "embed"),
+        ("cut", "_fit", "embed"),
     ],
 )
 def test_an_answer_that_is_there_is_returned(bk, clock, criterion, module, name):
@@ -273,7 +277,7 @@ def test_the_command_line_has_the_limit(clock, tmp_path, capsys):
 
 def test_a_command_without_an_answer_fails(clock, tmp_path, capsys):
     np.save(tmp_path / "x.npy", BLOBS)
-    clock.move_on_at("_stages", "eigenpairs")
+    clock.move_on_at("_fit", "eigenpairs")
     command = ["fit", str(tmp_path / "x.npy"), "--backend", "numpy", "--time-limit", "10"]
     assert main(command) == 1
     out, err = capsys.readouterr()
@@ -291,7 +295,7 @@ def two_threads(monkeypatch):
 
 def loop_until_stopped():
     for _ in range(10_000):
-        check()
+        check_time_limit()
         time.sleep(0.001)
     return "not stopped"
 
@@ -315,7 +319,7 @@ def test_threads_end_with_their_caller():
     with pytest.raises(KeyboardInterrupt):
         cpu.map_chunks(work, range(2))
     assert ended == ["Halted"]
-    cpu.map_chunks(lambda _: check(), range(2))  # the pool's threads can be used again
+    cpu.map_chunks(lambda _: check_time_limit(), range(2))  # the pool's threads can be used again
 
 
 @pytest.mark.usefixtures("two_threads")

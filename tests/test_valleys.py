@@ -11,14 +11,14 @@ from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import SpecialK
 from specialk_gpu.selection import valleys
-from specialk_gpu.selection.discrete import spread_values
+from specialk_gpu.selection.discrete import spread_discrete_columns
 from specialk_gpu.selection.null_distribution import local_dimension
 from specialk_gpu.selection.valleys import (
     MARGIN,
     SHALLOW,
     Valleys,
-    halves,
-    rows_in_windows,
+    halves_for_valleys,
+    rows_in_valleys,
     valley_log_p,
 )
 
@@ -35,7 +35,7 @@ def two(d, apart, m=500, seed=0):
 
 def valleys_of(bk, X, y):
     X = bk.asarray(X)
-    return Valleys(X, halves(X), bk.asarray(y, dtype=np.int32), int(y.max()) + 1)
+    return Valleys(X, halves_for_valleys(X), bk.asarray(y, dtype=np.int32), int(y.max()) + 1)
 
 
 def log_p(bk, X, y, pair=(0, 1), deep=NEVER):
@@ -44,7 +44,7 @@ def log_p(bk, X, y, pair=(0, 1), deep=NEVER):
 
 def log_p_of(bk, found, pair, nodes, deep=NEVER):
     counts = found.counts(np.array([pair]), nodes)
-    return float(valley_log_p(bk.to_numpy(rows_in_windows(counts)), deep)[0])
+    return float(valley_log_p(bk.to_numpy(rows_in_valleys(counts)), deep)[0])
 
 
 def is_bent(bk, X, y, pair=(0, 1)):
@@ -53,11 +53,13 @@ def is_bent(bk, X, y, pair=(0, 1)):
 
 def test_halves_are_of_one_size_and_do_not_depend_on_the_order(bk):
     X = np.random.default_rng(0).standard_normal((101, 3))
-    half = bk.to_numpy(halves(bk.asarray(X)))
+    half = bk.to_numpy(halves_for_valleys(bk.asarray(X)))
     assert half.sum() == 50
     order = np.random.default_rng(1).permutation(101)
-    np.testing.assert_array_equal(bk.to_numpy(halves(bk.asarray(X[order]))), half[order])
-    np.testing.assert_array_equal(bk.to_numpy(halves(bk.asarray(X), chunk=7)), half)
+    np.testing.assert_array_equal(
+        bk.to_numpy(halves_for_valleys(bk.asarray(X[order]))), half[order]
+    )
+    np.testing.assert_array_equal(bk.to_numpy(halves_for_valleys(bk.asarray(X), chunk=7)), half)
 
 
 def counts_by_definition(X, y, half, a, b):
@@ -89,7 +91,7 @@ def test_counts_are_their_definition(bk, k):
     X, y = rng.standard_normal((300, 4)), rng.integers(k, size=300)
     X += 4 * np.eye(5, 4)[y]
     X -= X.mean(axis=0)
-    half = bk.to_numpy(halves(bk.asarray(X)))
+    half = bk.to_numpy(halves_for_valleys(bk.asarray(X)))
     found = Valleys(bk.asarray(X), bk.asarray(half), bk.asarray(y, dtype=np.int32), k)
     counts = bk.to_numpy(found.counts(np.array([[0, 1], [1, 0]]), np.arange(k)))
     np.testing.assert_array_equal(counts[0], counts_by_definition(X, y, half, 0, 1))
@@ -108,7 +110,7 @@ def test_rows_beyond_the_ends_of_the_line_are_not_counted(bk):
     X[::5, 0] = rng.permutation(np.linspace(-28, 32, 300))
     y[::5] = X[::5, 0] > 2
     X -= X.mean(axis=0)
-    half = bk.to_numpy(halves(bk.asarray(X)))
+    half = bk.to_numpy(halves_for_valleys(bk.asarray(X)))
     found = Valleys(bk.asarray(X), bk.asarray(half), bk.asarray(y, dtype=np.int32), 2)
     counts = bk.to_numpy(found.counts(np.array([[0, 1], [1, 0]]), np.arange(2)))
     assert counts.sum() < 2 * 1500
@@ -122,7 +124,7 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     counts[0, :, 25:41] = [[5], [2]]  # of 16 bins: 80 rows of the first half, 32 of the second
     counts[0, :, 55:71] = 3  # 48 rows of each
     counts[0, 1, 43:53] = 1
-    p = math.exp(valley_log_p(rows_in_windows(counts), NEVER)[0])
+    p = math.exp(valley_log_p(rows_in_valleys(counts), NEVER)[0])
     n_rows = n_beside = 0
     for half in (0, 1):
         (valley,), (left,), (right,) = valleys._valley_windows(counts[:, half])
@@ -156,7 +158,7 @@ def test_windows_are_where_a_valley_is_deepest_below_its_lower_side(bk, seed):
     expected = [start, side[: start - 15].argmax(), start + 10 + side[start + 10 :].argmax()]
     xp_counts = bk.asarray(counts[None].astype(float))
     found = [int(x[0]) for x in valleys._valley_windows(xp_counts)]
-    np.testing.assert_allclose(bk.to_numpy(valleys._rows_in_window(xp_counts, 16))[0], side)
+    np.testing.assert_allclose(bk.to_numpy(valleys._rows_in_valley_window(xp_counts, 16))[0], side)
     assert found == expected
 
 
@@ -187,14 +189,14 @@ def test_a_pair_is_bent_by_its_definition():
             Y[: sizes[0], 0] -= 1.2
             Y[: sizes[0], 0] += rng.uniform(1, 4) * rng.choice([-1, 1], size=sizes[0])
         told.append(bent_by_definition(Y, place, sizes))
-        assert valleys._is_bent(Y, place, sizes) == any(told[-1])
+        assert valleys._is_valley_bent(Y, place, sizes) == any(told[-1])
     assert {tuple(map(bool, x)) for x in told} == {(a, b) for a in (0, 1) for b in (0, 1)}
 
 
 def test_a_peak_of_each_half_on_another_side_is_no_valley():
     counts = np.zeros((1, 2, 96))
     counts[0, 0, 20:36] = counts[0, 1, 60:76] = 10
-    assert valley_log_p(rows_in_windows(counts), NEVER)[0] == 0
+    assert valley_log_p(rows_in_valleys(counts), NEVER)[0] == 0
 
 
 def test_an_outlier_does_not_split_the_cluster_whose_mean_it_moves(bk):
@@ -258,7 +260,7 @@ def test_a_pair_is_bent_if_few_rows_of_the_valley_are_in_its_middle(n_near, bent
     side = np.tile([-0.1, 0.1], 25)
     Y = np.concatenate([valley, side, side])[:, None]
     place = np.repeat([0.0, -1, 1], [100, 50, 50])
-    assert valleys._is_bent(Y, place, np.array([100, 50, 50])) == bent
+    assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
 
 
 def test_a_valley_that_has_to_be_deeper_is_less_probable(bk):
@@ -281,7 +283,7 @@ def test_a_union_is_as_if_its_parts_were_one(bk):
     X, y = two(5, 5, 400)
     parts = 2 * y + np.arange(400) // 2 % 2
     X = bk.asarray(X)
-    found = Valleys(X, halves(X), bk.asarray(parts, dtype=np.int32), 4)
+    found = Valleys(X, halves_for_valleys(X), bk.asarray(parts, dtype=np.int32), 4)
     found.unite(0, 1)
     found.unite(2, 3)
     united = log_p_of(bk, found, (4, 5), np.array([4, 5]))
@@ -324,20 +326,27 @@ def test_valleys_do_not_depend_on_the_unit(scale):
 def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.choice([0, 1, 5], 2000, p=[0.6, 0.3, 0.1]), rng.normal(size=2000)])
-    found = bk.to_numpy(spread_values(bk.asarray(X)))
+    found = bk.to_numpy(spread_discrete_columns(bk.asarray(X)))
     np.testing.assert_array_equal(found[:, 1], X[:, 1])  # not discrete
     for value, low, high in ((0, -0.5, 0.5), (1, 0.5, 3), (5, 3, 7)):
         own = found[X[:, 0] == value, 0]
         assert kstest(own, "uniform", (low, high - low)).pvalue > 0.001
     order = rng.permutation(2000)
-    np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X[order]))), found[order])
-    np.testing.assert_array_equal(bk.to_numpy(spread_values(bk.asarray(X * 4))), found * 4)
+    np.testing.assert_array_equal(
+        bk.to_numpy(spread_discrete_columns(bk.asarray(X[order]))), found[order]
+    )
+    np.testing.assert_array_equal(
+        bk.to_numpy(spread_discrete_columns(bk.asarray(X * 4))), found * 4
+    )
 
 
 def test_equal_columns_are_spread_each_for_itself(bk):
     rng = np.random.default_rng(0)  # where a value goes depends on the whole row
     c, rows = rng.integers(3, size=2000).astype(float), rng.normal(size=2000)
-    moved = bk.to_numpy(spread_values(bk.asarray(np.column_stack([c, c, c, rows])))) - c[:, None]
+    moved = (
+        bk.to_numpy(spread_discrete_columns(bk.asarray(np.column_stack([c, c, c, rows]))))
+        - c[:, None]
+    )
     away = np.corrcoef(moved[:, :3].T)[np.triu_indices(3, 1)]
     assert abs(away).max() < 4 / 2000**0.5
 
@@ -345,7 +354,7 @@ def test_equal_columns_are_spread_each_for_itself(bk):
 def test_rows_without_discrete_columns_are_not_copied(bk):
     for X in (np.random.default_rng(0).normal(size=(300, 5)), np.zeros((50, 2))):
         x = bk.asarray(X)
-        assert spread_values(x) is x
+        assert spread_discrete_columns(x) is x
 
 
 @pytest.mark.filterwarnings("ignore::specialk_gpu.DuplicateRowsWarning")

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 
-from specialk_gpu._warn import warn_deprecated
+from specialk_gpu._warnings import warn_deprecated
 
 
 def test_a_deprecation_names_both_names_the_version_and_the_line_of_the_caller():

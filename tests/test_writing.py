@@ -10,7 +10,7 @@ import pytest
 
 from specialk_gpu import _writing
 from specialk_gpu._printable import printable
-from specialk_gpu._writing import replacing, write_text
+from specialk_gpu._writing import write_text, writing_whole
 from specialk_gpu.io import read_labels, write_labels
 
 POSIX = pytest.mark.skipif(os.name != "posix", reason="permissions, links and forks of POSIX")
@@ -24,7 +24,7 @@ def test_an_error_without_a_file_names_the_target_alone(tmp_path):
     path = tmp_path / "x.txt"
 
     def fill():
-        with replacing(path):
+        with writing_whole(path):
             raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space") as caught:
@@ -47,7 +47,7 @@ def test_what_goes_wrong_within_leaves_the_old_file_and_nothing_else(tmp_path, e
     path.write_text("old")
 
     def fill():
-        with replacing(path) as stream:
+        with writing_whole(path) as stream:
             stream.write(b"half")
             stream.flush()
             assert path.read_text() == "old"

@@ -19,10 +19,10 @@ from benchmarks.calibration.families import LAW, draw
 from specialk_gpu import eigenpairs, knn_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.cut_test import least_gap
-from specialk_gpu.selection.null_distribution import log_p_of
+from specialk_gpu.selection.cut_test import gap_by_cut_test
+from specialk_gpu.selection.null_distribution import log_p_under_null
 from specialk_gpu.selection.parts import SHORTCUTS
-from specialk_gpu.selection.search import merged_trees
+from specialk_gpu.selection.search import searched_trees
 
 __all__ = ["fitted_laws", "gaps", "least_log_p", "tail", "tail_tasks", "tasks"]
 
@@ -64,13 +64,13 @@ def gaps(task: dict[str, Any]) -> dict[str, Any]:
     W = knn_graph(X, 10)
     graphs = CutGraphs(W) if task.get("graph") else CutGraphs(W, Rows(X))
     found = []
-    for tree in merged_trees(
+    for tree in searched_trees(
         graphs, lambda n: eigenpairs(W, min(n, len(X) - 1), random_state=0), max(LEVELS)
     ):
         for k in LOOKED:
             if k > tree.n_leaves or tree.log_p[k - 1] >= LIKELY:
                 continue
-            gap = least_gap(graphs, graphs.distinct(tree.labels(k)), k)
+            gap = gap_by_cut_test(graphs, graphs.distinct(tree.labels(k)), k)
             found.append({"k": k} | {x: getattr(gap, x) for x in RECORDED} | factor_of(gap))
     return {"gaps": found}
 
@@ -97,7 +97,7 @@ def factor_of(gap: Any) -> dict[str, float]:
     if gap.law in WITHOUT_LAW:
         return {}
     border = gap.between, gap.within, gap.length, *law_of(gap.law)
-    return {"log_factor": gap.log_p - float(log_p_of(*border))}
+    return {"log_factor": gap.log_p - float(log_p_under_null(*border))}
 
 
 def law_of(name: str) -> tuple[str, float]:
@@ -121,7 +121,7 @@ def _by(one: dict[str, Any], laws: Any) -> float:
     if one["law"] in WITHOUT_LAW:
         return one["log_p"]
     border = one["between"], one["within"], one["length"], *law_of(one["law"])
-    return min(0.0, float(log_p_of(*border, laws=laws)) + one["log_factor"])
+    return min(0.0, float(log_p_under_null(*border, laws=laws)) + one["log_factor"])
 
 
 def fitted_laws(rows: list[dict[str, Any]]) -> dict[str, dict[str, list[float]]]:
@@ -184,7 +184,7 @@ def _every_least(sets: list[list[dict[str, Any]]]) -> Callable[[Any], Iterator[A
         log_p = fixed.copy()
         for name, at in rows.items():
             *border, wider = borders[name]
-            found = log_p_of(*border, name, wider, laws)
+            found = log_p_under_null(*border, name, wider, laws)
             log_p[at] = np.minimum(0.0, found + factors[name])
         for own, end in zip(sets, ends, strict=True):
             if not own:

@@ -29,7 +29,7 @@ from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.fragments import RESOLUTIONS
 from specialk_gpu.selection.null_distribution import null_law
 from specialk_gpu.selection.parts import FEW_COLUMNS, SHORT_LENGTH, SHORTCUTS, THIN_WEIGHT
-from specialk_gpu.selection.valleys import BINS, Valleys, halves
+from specialk_gpu.selection.valleys import BINS, Valleys, halves_for_valleys
 from specialk_gpu.selection.walks import prepare_walks
 
 __all__ = ["calibration_page", "draw"]
@@ -87,7 +87,7 @@ def draw() -> Any:
         y = (np.arange(2000) % 2).astype(np.int32)
         X[:, 0] += apart * y
         y = y if apart else (X[:, 0] > 0).astype(np.int32)
-        counts = Valleys(X, halves(X), y, 2).counts(np.array([[0, 1]]), np.arange(2))
+        counts = Valleys(X, halves_for_valleys(X), y, 2).counts(np.array([[0, 1]]), np.arange(2))
         place = (np.arange(3 * BINS) + 0.5) / BINS - 1
         middle.step(place, counts[0].sum(axis=0), where="mid", label=name)
     middle.set(xlabel="place between the two means", ylabel="rows, 50 dimensions")

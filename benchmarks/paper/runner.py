@@ -17,7 +17,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from specialk_gpu._environment import stamp
+from specialk_gpu._environment import describe_environment
 
 __all__ = ["read", "run", "stamps"]
 
@@ -105,7 +105,7 @@ def _opened(path: Path, more: bool) -> Any:  # noqa: FBT001 - a private function
             file.truncate(len(_whole(path)))
     lines = path.open("a", encoding="utf-8", newline="\n")
     if more:
-        lines.write(json.dumps({"stamp": stamp()}) + "\n")
+        lines.write(json.dumps({"stamp": describe_environment()}) + "\n")
         lines.flush()
     return lines
 

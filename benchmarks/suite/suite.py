@@ -75,7 +75,7 @@ def run(
 
     def keep(rows: list[Row]) -> None:
         if out:
-            environment.write(out, {"size": size, "backend": name, "rows": rows})
+            environment.write_with_environment(out, {"size": size, "backend": name, "rows": rows})
 
     return run_cases(
         chosen,

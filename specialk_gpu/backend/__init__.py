@@ -13,9 +13,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from specialk_gpu._warn import warn
+from specialk_gpu._warnings import warn
 from specialk_gpu.backend import cpu
-from specialk_gpu.backend.driver import cuda_verdict
+from specialk_gpu.backend.driver import driver_verdict
 from specialk_gpu.backend.typing import Backend
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ def is_device_array(x: object) -> bool:
     return device is not None and int(device()[0]) in DLPACK_CUDA
 
 
-def _gpu() -> Backend:
+def _gpu_backend() -> Backend:
     """Import the CUDA backend, and CuPy with it."""
     return cast("Backend", import_module("specialk_gpu.backend.gpu"))
 
 
 def backend_of(x: object) -> Backend:
     """Return the backend module that the array or sparse matrix `x` belongs to."""
-    return _gpu() if is_device_array(x) else cpu
+    return _gpu_backend() if is_device_array(x) else cpu
 
 
 def on_its_device(function: Callable[P, R]) -> Callable[P, R]:
@@ -96,9 +96,9 @@ def get_backend(name: str, x: object = None) -> Backend:
             )
             raise ValueError(msg)
         return cpu
-    reason, broken = cuda_verdict()
+    reason, broken = driver_verdict()
     if reason is None:
-        return _gpu()
+        return _gpu_backend()
     if name == "cuda" or on_device:
         msg = f"backend='cuda' cannot run: {reason}. Use backend='numpy' to run on the CPU."
         raise RuntimeError(msg)
@@ -113,9 +113,9 @@ def get_backend(name: str, x: object = None) -> Backend:
 def describe_backends() -> list[dict[str, Any]]:
     """Describe both backends: name, available, reason, versions and devices."""
     rows = [{"name": "numpy", "available": True, "reason": None, **cpu.describe()}]
-    reason = cuda_verdict().reason
+    reason = driver_verdict().reason
     found: dict[str, Any] = {"versions": {}, "devices": []}
     if reason is None:
-        found = _gpu().describe()
+        found = _gpu_backend().describe()
     rows.append({"name": "cuda", "available": reason is None, "reason": reason, **found})
     return rows

@@ -9,19 +9,25 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Verdict", "cuda_verdict", "driver_text", "driver_version", "pip_extra_for_driver"]
+__all__ = [
+    "DriverVerdict",
+    "driver_text",
+    "driver_verdict",
+    "driver_version",
+    "pip_extra_for_driver",
+]
 
 DRIVER = Path("/proc/driver/nvidia")  # where Linux reports on NVIDIA's driver
 
 
-class Verdict(NamedTuple):
+class DriverVerdict(NamedTuple):
     """Whether CUDA runs: `reason` is None if it does; `broken` is True if it should but fails."""
 
     reason: str | None
     broken: bool = False
 
 
-_verdicts: dict[int, Verdict] = {}  # one per process id: a forked child may not use CUDA
+_verdicts: dict[int, DriverVerdict] = {}  # one per process id: a forked child may not use CUDA
 
 
 def driver_version() -> int | None:
@@ -51,7 +57,7 @@ def driver_text() -> str:
     return f"{cuda}, extra {pip_extra_for_driver(version)}"
 
 
-def _cuda_advice() -> str:
+def _driver_advice() -> str:
     """Return what to do if CuPy is missing."""
     version = driver_version()
     if version is None and not DRIVER.exists():
@@ -63,22 +69,22 @@ def _cuda_advice() -> str:
     return f"install it with: pip install 'cupy-{pip_extra_for_driver(version)}x[ctk]'"
 
 
-def cuda_verdict() -> Verdict:
+def driver_verdict() -> DriverVerdict:
     """Test, once per process, whether CUDA can be used, by a small computation."""
     pid = os.getpid()
     if pid not in _verdicts:
         if any(verdict.reason is None for verdict in _verdicts.values()):
-            verdict = Verdict(
+            verdict = DriverVerdict(
                 "this process was forked from one that had started CUDA; start workers with "
                 "the 'spawn' method or with joblib's loky backend",
                 broken=True,
             )
         else:
             try:
-                verdict = Verdict(*import_module("specialk_gpu.backend.gpu").probe())
+                verdict = DriverVerdict(*import_module("specialk_gpu.backend.gpu").probe())
             except (ImportError, OSError, RuntimeError, AttributeError) as error:
-                verdict = Verdict(
-                    f"CuPy cannot be imported ({error}); {_cuda_advice()}",
+                verdict = DriverVerdict(
+                    f"CuPy cannot be imported ({error}); {_driver_advice()}",
                     broken=not isinstance(error, ModuleNotFoundError),
                 )
         _verdicts[pid] = verdict

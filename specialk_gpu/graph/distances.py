@@ -15,10 +15,15 @@ import numpy as np
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype
 
-__all__ = ["Search", "is_integral", "distance_bounds", "principal_axes"]
+__all__ = [
+    "DistanceBounds",
+    "distance_bounds",
+    "has_integer_distances",
+    "principal_axes_for_distances",
+]
 
 
-class Search(NamedTuple):
+class DistanceBounds(NamedTuple):
     """The inputs of a tile of scores: centred rows, their squared norms, and error bounds.
 
     Write s for `sq_norms` and b for `base`. The score of rows i and j is
@@ -41,7 +46,9 @@ class Search(NamedTuple):
         return self.sq_norms - self.loss
 
 
-def distance_bounds(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None) -> Search:
+def distance_bounds(
+    bk: Backend, X: Array, dtype: Dtype, axes: Array | None = None
+) -> DistanceBounds:
     r"""Centre the data, round them to `dtype`, and bound the errors of their scores.
 
     Let u be a centred row, ũ the same row after rounding, and η = ‖u - ũ‖. The product of rows i
@@ -56,8 +63,8 @@ def distance_bounds(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = No
     """
     xp = bk.xp
     m, d = X.shape
-    shift = _centre_of_rows(xp, X)
-    if is_integral(bk, X):
+    shift = _centre_for_distances(xp, X)
+    if has_integer_distances(bk, X):
         shift = xp.rint(shift)
     centred = []  # the largest magnitude in each tile
     map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
@@ -88,10 +95,10 @@ def distance_bounds(bk: Backend, X: Array, dtype: Dtype, axes: Array | None = No
     beta = bk.product_error(width, dtype) + 16 * float(sums.eps) / 2
     loss = 1.01 * (beta * reach + rounding**2 / tau + tau * reach)
     floor = (d + 16) * float(sums.tiny) * 4
-    return Search(bk, X, scale, base, sq_norms, loss, floor)
+    return DistanceBounds(bk, X, scale, base, sq_norms, loss, floor)
 
 
-def _centre_of_rows(xp: ModuleType, X: Array) -> Array:
+def _centre_for_distances(xp: ModuleType, X: Array) -> Array:
     """Return a centre (d,) of the rows: their mean, or a median if outliers drag the mean away.
 
     Any finite point gives valid bounds. The nearer it is to most rows, the tighter they are.
@@ -107,7 +114,7 @@ def _centre_of_rows(xp: ModuleType, X: Array) -> Array:
     return xp.where(is_near, mean, median)
 
 
-def is_integral(bk: Backend, X: Array) -> bool:
+def has_integer_distances(bk: Backend, X: Array) -> bool:
     """Return whether all entries are integers, small enough that products of rows are exact."""
     xp = bk.xp
     sample = X[:64]
@@ -123,8 +130,8 @@ def is_integral(bk: Backend, X: Array) -> bool:
     return away == 0 and largest**2 * X.shape[1] * 16 < 2.0**53
 
 
-def principal_axes(bk: Backend, X: Array, k: int) -> Array | None:
-    """Choose principal axes (d, r) for `nearest_by_pairs`, or None if they save no time.
+def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> Array | None:
+    """Choose principal axes (d, r) for `host_search_by_pairs`, or None if they save no time.
 
     For each r, a sample of rows shows how many other rows would have to be measured. Measuring a
     pair costs about as much as 2^14 multiply-adds of a product. Without axes, little more than the
@@ -133,7 +140,7 @@ def principal_axes(bk: Backend, X: Array, k: int) -> Array | None:
     xp, (m, d) = bk.xp, X.shape
     if d < 48:
         return None
-    shift = _centre_of_rows(xp, X)
+    shift = _centre_for_distances(xp, X)
     few = X[:: max(1, m // 8192)] - shift
     scale = float(xp.abs(few).max()) or 1.0
     few = (few / scale).astype(np.float32)

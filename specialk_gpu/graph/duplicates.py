@@ -10,11 +10,7 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.tiles import tile_rows
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["DuplicateRowsWarning", "duplicate_groups", "first_members"]
-
-
-class DuplicateRowsWarning(UserWarning):
-    """Rows are repeated so often that only the distinct ones are clustered."""
+__all__ = ["duplicate_groups", "first_duplicates"]
 
 
 def duplicate_groups(X: Array) -> tuple[Array, Array] | None:
@@ -55,7 +51,7 @@ def duplicate_groups(X: Array) -> tuple[Array, Array] | None:
     raise RuntimeError(msg)
 
 
-def first_members(xp: ModuleType, group: Array, n_groups: int, width: int) -> Array:
+def first_duplicates(xp: ModuleType, group: Array, n_groups: int, width: int) -> Array:
     """List the first `width` rows of each group; m, the number of rows, fills missing places."""
     m = group.size
     order = xp.argsort(group, kind="stable")

@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 
-__all__ = ["METRICS", "features", "in_metric", "unit_rows", "values_of_constants", "within_range"]
+__all__ = [
+    "METRICS",
+    "features",
+    "features_in_metric",
+    "features_of_unit_length",
+    "features_within_range",
+    "values_of_constant_features",
+]
 
 METRICS = ("euclidean", "cosine")
 SHORT_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16")  # exact in float32
@@ -61,7 +68,7 @@ def features(X: ArrayLike, min_rows: int = 2) -> Array:
     return X
 
 
-def unit_rows(X: Array) -> Array:
+def features_of_unit_length(X: Array) -> Array:
     """Scale rows to length 1, so that Euclidean distances order pairs as the cosine does.
 
     In float64, entries are rounded to multiples of 2^-40, so that proportional rows are equal.
@@ -97,15 +104,15 @@ def unit_rows(X: Array) -> Array:
     return out
 
 
-def in_metric(X: Array, metric: str) -> Array:
+def features_in_metric(X: Array, metric: str) -> Array:
     """Return checked rows X, scaled to length 1 if `metric` is "cosine"."""
     if metric not in METRICS:
         msg = f"metric must be one of {METRICS}, got {metric!r}."
         raise ValueError(msg)
-    return unit_rows(X) if metric == "cosine" else X
+    return features_of_unit_length(X) if metric == "cosine" else X
 
 
-def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
+def features_within_range(bk: Backend, X: Array) -> tuple[Array, float]:
     """Divide data of extreme size by a power of two, so that squares stay finite; return both."""
     largest = float(bk.xp.abs(X).max())  # host waits
     if largest == 0 or 1e-100 < largest < 1e100:
@@ -114,11 +121,11 @@ def within_range(bk: Backend, X: Array) -> tuple[Array, float]:
     return X.astype(np.float64) / unit, unit
 
 
-def values_of_constants(bk: Backend, X: Array) -> Array | None:
+def values_of_constant_features(bk: Backend, X: Array) -> Array | None:
     """Return the value of each constant column, and 0 for the others; None if none is constant.
 
     Constant columns add nothing to a distance, so large ones may be subtracted, where they would
-    make `within_range` divide the other columns too.
+    make `features_within_range` divide the other columns too.
     """
     xp = bk.xp
     constant = (X[:1] == X).all(axis=0)

@@ -11,10 +11,10 @@ from scipy.spatial import cKDTree
 
 from specialk_gpu.backend.cpu.centers import nearest_center
 from specialk_gpu.backend.cpu.lloyd import segment_sum
-from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_sq_distances, sure_limit
+from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_pair_sq_distances, sure_limit
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
 
-__all__ = ["nearest_by_pairs", "nearest_by_tree"]
+__all__ = ["host_search_by_pairs", "host_search_by_tree"]
 
 CELL_ROWS = 256  # rows of a cell, on average
 CELL_COLUMNS = 32  # columns of `base` that decide which cells are near
@@ -28,7 +28,7 @@ SORTED_PAIRS = 2**20  # pairs that are sorted together: all at once would take s
 MOST = 32  # pairs that may be measured, on average, for each neighbour to find
 
 
-def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+def host_search_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
     """Propose neighbours from a k-d tree, measure them, and request more if they do not suffice.
 
     Up to rounding, no row that the tree left out is nearer than the last one it returned. The
@@ -82,7 +82,7 @@ def nearest_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.n
     return sq, numbers, doubtful, n_redone
 
 
-def nearest_by_pairs(
+def host_search_by_pairs(
     X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Find the k nearest other rows of every row, from lower bounds on all distances.
@@ -112,7 +112,7 @@ def nearest_by_pairs(
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
     if extreme:  # keeps squares of differences within float32
         X, scale = X / scale, 1.0
-    order, cells, near_rows = _cells_of_rows(base, max(NEAR_ROWS, 4 * k))
+    order, cells, near_rows = _cells_of_host_search(base, max(NEAR_ROWS, 4 * k))
     ones = np.ones((m, 1), dtype=np.float32)
     sides = np.concatenate([base, ones, low[:, None]], axis=1)[order]
     limits = np.empty(m)  # of the sorted rows, like `sides`
@@ -129,7 +129,7 @@ def nearest_by_pairs(
         n = min(k + SPARE, near.size - 1)
         places = near[np.argpartition(lower, n - 1, axis=1)[:, :n]]
         rows = np.repeat(order[own], n)
-        rough = rough_sq_distances(X, rows, order[places.ravel()]).reshape(places.shape)
+        rough = rough_pair_sq_distances(X, rows, order[places.ravel()]).reshape(places.shape)
         limits[own] = sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], d)
 
     with one_blas_thread:
@@ -149,7 +149,7 @@ def nearest_by_pairs(
         i, j = i + tile[0].start, j + tile[1].start
         if tile[0] == tile[1]:
             i, j = i[i < j], j[i < j]
-        rough = rough_sq_distances(X, order[i], order[j])
+        rough = rough_pair_sq_distances(X, order[i], order[j])
         one, other = rough <= limits[i], rough <= limits[j]
         return [
             np.concatenate([order[i[one]], order[j[other]]]),
@@ -181,7 +181,7 @@ def nearest_by_pairs(
     return np.concatenate(sq), np.concatenate(numbers)
 
 
-def _cells_of_rows(
+def _cells_of_host_search(
     base: np.ndarray, n_near: int
 ) -> tuple[np.ndarray, list[slice], Callable[[int], np.ndarray]]:
     """Sort the rows into cells of rows that are near each other.

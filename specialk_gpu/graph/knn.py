@@ -9,27 +9,22 @@ from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.features import features, in_metric
+from specialk_gpu.graph.features import features, features_in_metric
 from specialk_gpu.graph.rows import Rows
 
 __all__ = [
-    "GraphWarning",
     "MAX_EDGES",
     "WEIGHTS",
     "knn_graph",
     "knn_graph_of",
     "neighbors_graph",
     "normalised_graph",
-    "symmetric_graph",
+    "symmetric_knn_graph",
 ]
 
 WEIGHTS = ("connectivity", "distance")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
 HUGE = 2.0**960  # sums of more than 2^63 larger numbers may be infinite
-
-
-class GraphWarning(UserWarning):
-    """The graph has isolated rows, several components, or fewer neighbours than requested."""
 
 
 @on_its_device
@@ -77,14 +72,14 @@ def knn_graph(
     if weights not in WEIGHTS:
         msg = f"weights must be one of {WEIGHTS}, got {weights!r}."
         raise ValueError(msg)
-    return knn_graph_of(Rows(in_metric(features(X), metric)), n_neighbors, weights)
+    return knn_graph_of(Rows(features_in_metric(features(X), metric)), n_neighbors, weights)
 
 
 def knn_graph_of(rows: Rows, n_neighbors: int, weights: str = "connectivity") -> Sparse:
     """Return the graph W_C of rows, as `knn_graph` does."""
     found = rows.neighbors(n_neighbors, in_units=True)  # the graph has no unit
     data = None if weights == "connectivity" else found.distances
-    return normalised_graph(symmetric_graph(backend_of(rows.X), found.indices, data))
+    return normalised_graph(symmetric_knn_graph(backend_of(rows.X), found.indices, data))
 
 
 @on_its_device
@@ -149,22 +144,24 @@ def neighbors_graph(
         if not bk.all_true(xp.isfinite(length) & (length >= 0)):
             msg = "distances must be finite and not negative."
             raise ValueError(msg)
-    return normalised_graph(_symmetric_csr(bk, m, row, column, length))
+    return normalised_graph(_symmetric_knn_csr(bk, m, row, column, length))
 
 
-def symmetric_graph(bk: Backend, indices: Array, distances: Array | None) -> Sparse:
+def symmetric_knn_graph(bk: Backend, indices: Array, distances: Array | None) -> Sparse:
     """Return (A + Aᵀ)/2 as sorted CSR, given the neighbours `indices` (m, k) of each row."""
     m, k = indices.shape
     data = None if distances is None else distances.ravel()
-    return _symmetric_csr(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
+    return _symmetric_knn_csr(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
 
 
-def _symmetric_csr(bk: Backend, m: int, row: Array, column: Array, data: Array | None) -> Sparse:
+def _symmetric_knn_csr(
+    bk: Backend, m: int, row: Array, column: Array, data: Array | None
+) -> Sparse:
     """Return (A + Aᵀ)/2 as sorted CSR from the entries (p,) of A, which are 1 without `data`."""
     xp = bk.xp
     keys = xp.concatenate([row * m + column, column * m + row])  # each pair once or twice
     if data is None:
-        keys, counts = _sorted_counts(xp, keys)
+        keys, counts = _counts_of_knn_keys(xp, keys)
         data = counts * 0.5
     else:
         data = xp.concatenate([data, data]) * 0.5
@@ -175,10 +172,10 @@ def _symmetric_csr(bk: Backend, m: int, row: Array, column: Array, data: Array |
         is_first = xp.concatenate([xp.ones(1, dtype=bool), ~same])
         keep = is_first & (data > 0)
         keys, data = keys[keep], data[keep]
-    return _csr_from_keys(bk, keys, data, m)
+    return _knn_csr_from_keys(bk, keys, data, m)
 
 
-def _sorted_counts(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
+def _counts_of_knn_keys(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
     """Return the distinct keys in ascending order, and how often each occurs."""
     keys = xp.sort(keys)
     is_first = xp.concatenate([xp.ones(1, dtype=bool), keys[1:] != keys[:-1]])
@@ -187,7 +184,7 @@ def _sorted_counts(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
     return keys[is_first], counts
 
 
-def _csr_from_keys(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
+def _knn_csr_from_keys(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
     """Assemble a CSR matrix from sorted `keys`, each of which is row * m + column."""
     xp = bk.xp
     if keys.size > MAX_EDGES:

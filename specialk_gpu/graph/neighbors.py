@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu.backend import backend_of, on_its_device
-from specialk_gpu.graph.features import features, values_of_constants, within_range
+from specialk_gpu.graph.features import features, features_within_range, values_of_constant_features
+from specialk_gpu.graph.neighbor_search import search_neighbors_of_new_rows
 from specialk_gpu.graph.rows import Neighbors, Rows
-from specialk_gpu.graph.search import search_new_rows
 
 __all__ = ["Neighbors", "nearest_neighbors", "neighbors_among"]
 
@@ -96,15 +96,15 @@ def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> 
     if queries.shape[1] != X.shape[1]:
         msg = f"queries must have as many columns as X ({X.shape[1]}), got {queries.shape[1]}."
         raise ValueError(msg)
-    n_neighbors = as_integer("n_neighbors", n_neighbors, 1, m, "the number of rows")
+    n_neighbors = checked_integer("n_neighbors", n_neighbors, 1, m, "the number of rows")
     # The scale comes from X alone, so that a large query does not make other distances vanish.
-    near_X, unit = within_range(bk, X)
-    if unit > 1 and (centre := values_of_constants(bk, X)) is not None:
+    near_X, unit = features_within_range(bk, X)
+    if unit > 1 and (centre := values_of_constant_features(bk, X)) is not None:
         most = np.finfo(queries.dtype).max
         with np.errstate(over="ignore"):
             queries = xp.clip(queries - centre, -most, most)
         X = X - centre
-        near_X, unit = within_range(bk, X)
+        near_X, unit = features_within_range(bk, X)
     with np.errstate(over="ignore"):
         scaled = queries if unit == 1 else queries.astype(np.float64) / unit
         far = xp.abs(scaled).max(axis=1) >= FAR
@@ -114,8 +114,8 @@ def neighbors_among(queries: ArrayLike, X: ArrayLike, n_neighbors: int = 10) -> 
         chosen = xp.flatnonzero(rows)
         for start in range(0, int(chosen.size), max(m, QUERY_ROWS)):
             part = chosen[start : start + max(m, QUERY_ROWS)]
-            both, more = within_range(bk, xp.concatenate([base, given[part]]))
-            sq, indices[part], redone = search_new_rows(bk, both, n_neighbors, first=m)
+            both, more = features_within_range(bk, xp.concatenate([base, given[part]]))
+            sq, indices[part], redone = search_neighbors_of_new_rows(bk, both, n_neighbors, first=m)
             with np.errstate(over="ignore"):
                 distances[part] = xp.sqrt(sq) * more * own
             n_redone += redone

@@ -11,17 +11,17 @@ from numpy.typing import ArrayLike
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.distances import Search, distance_bounds
-from specialk_gpu.graph.features import features, in_metric
+from specialk_gpu.graph.distances import DistanceBounds, distance_bounds
+from specialk_gpu.graph.features import features, features_in_metric
 from specialk_gpu.graph.knn import MAX_EDGES
 from specialk_gpu.graph.rows import Rows
 
 __all__ = [
-    "PairsWithin",
+    "PairsWithinRadius",
     "RadiusGraph",
-    "count_within",
-    "list_within",
-    "pairs_within",
+    "count_within_radius",
+    "list_within_radius",
+    "pairs_within_radius",
     "radius_graph",
     "radius_graph_of",
     "refuse_radius_graph",
@@ -79,7 +79,9 @@ def radius_graph(
     if not 0 < coverage <= 1:
         msg = f"coverage must lie in (0, 1], got {coverage}."
         raise ValueError(msg)
-    return radius_graph_of(Rows(in_metric(features(X), metric)), n_neighbors, coverage, radius)
+    return radius_graph_of(
+        Rows(features_in_metric(features(X), metric)), n_neighbors, coverage, radius
+    )
 
 
 def radius_graph_of(
@@ -95,17 +97,17 @@ def radius_graph_of(
         msg = f"radius must be a positive number, got {radius}."
         raise ValueError(msg)
     X, unit = rows.in_range()
-    pairs = pairs_within(X, _largest_square(radius / unit))
+    pairs = pairs_within_radius(X, _largest_sq_radius(radius / unit))
     ends = xp.zeros(m + 1, dtype=np.int64)
-    ends[1:] = xp.cumsum(count_within(pairs))
+    ends[1:] = xp.cumsum(count_within_radius(pairs))
     on_host = bk.to_numpy(ends)  # host waits
     refuse_radius_graph(int(on_host[-1]), bk.free_memory(), radius)
-    indices, indptr = list_within(pairs, on_host), ends.astype(np.int32)
+    indices, indptr = list_within_radius(pairs, on_host), ends.astype(np.int32)
     data = xp.ones(indices.size)
     return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
 
 
-def _largest_square(radius: float) -> float:
+def _largest_sq_radius(radius: float) -> float:
     """Return the largest number whose rounded square root is at most `radius`."""
     radius = min(radius, 1e150)  # no pair within range is farther apart
     square = radius * radius
@@ -135,15 +137,15 @@ def refuse_radius_graph(n_edges: int, free: int, radius: float) -> None:
         raise MemoryError(msg)
 
 
-class PairsWithin(NamedTuple):
-    """The inputs of `count_within` and `list_within`."""
+class PairsWithinRadius(NamedTuple):
+    """The inputs of `count_within_radius` and `list_within_radius`."""
 
-    search: Search
+    search: DistanceBounds
     sq_radius: float
     limit: float  # the squared radius in the units of the search
 
 
-def pairs_within(X: Array, sq_radius: float) -> PairsWithin:
+def pairs_within_radius(X: Array, sq_radius: float) -> PairsWithinRadius:
     """Choose the fastest products that bound distances well enough for the functions below.
 
     Parameters
@@ -158,22 +160,22 @@ def pairs_within(X: Array, sq_radius: float) -> PairsWithin:
         limit = min(sq_radius / search.scale**2, 8.0 * X.shape[1])  # no pair is farther apart
         if 4 * float(search.loss.mean()) <= 0.05 * limit:
             break  # few pairs will have to be measured
-    return PairsWithin(search, sq_radius, limit)
+    return PairsWithinRadius(search, sq_radius, limit)
 
 
-def count_within(pairs: PairsWithin) -> Array:
+def count_within_radius(pairs: PairsWithinRadius) -> Array:
     """Count the other rows within the radius of each row: int64 array of shape (m,)."""
-    return _pairs_in_tile(pairs, None)
+    return _tile_within_radius(pairs, None)
 
 
-def list_within(pairs: PairsWithin, ends: np.ndarray) -> Array:
+def list_within_radius(pairs: PairsWithinRadius, ends: np.ndarray) -> Array:
     """List the other rows within the radius of each row, given the running sums of the counts.
 
     Parameters
     ----------
     pairs : PairsWithin
     ends : int array of shape (m + 1,)
-        Running sums of `count_within`, starting with 0, on the host.
+        Running sums of `count_within_radius`, starting with 0, on the host.
 
     Returns
     -------
@@ -181,11 +183,11 @@ def list_within(pairs: PairsWithin, ends: np.ndarray) -> Array:
         Row numbers, ascending within each row.
     """
     indices = pairs.search.bk.xp.empty(int(ends[-1]), dtype=np.int32)
-    _pairs_in_tile(pairs, (ends, indices))
+    _tile_within_radius(pairs, (ends, indices))
     return indices
 
 
-def _pairs_in_tile(pairs: PairsWithin, out: tuple[np.ndarray, Array] | None) -> Array:
+def _tile_within_radius(pairs: PairsWithinRadius, out: tuple[np.ndarray, Array] | None) -> Array:
     """Count the rows within the radius of each row, or write their numbers into `out`.
 
     `out` holds the running sums of the counts, on the host, and the indices to fill.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specialk_gpu._warn import warn
+from specialk_gpu._warnings import DuplicateRowsWarning, warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
-from specialk_gpu.graph.duplicates import DuplicateRowsWarning
 from specialk_gpu.graph.neighbors import neighbors_among
 from specialk_gpu.graph.rows import Rows
 
-__all__ = ["Representatives", "without_duplicates"]
+__all__ = ["Representatives", "representatives_of"]
 
 MOST_COPIES = 0.25  # if copies are a larger share of all neighbours, only distinct rows are kept
 FAR = 3.0  # times the usual distance of neighbours: copies that are further away stay together
@@ -36,7 +35,7 @@ class Representatives(NamedTuple):
     place: Array | None
 
 
-def without_duplicates(rows: Rows, n_neighbors: int) -> Representatives:
+def representatives_of(rows: Rows, n_neighbors: int) -> Representatives:
     """Keep each distinct row once, if copies crowd other rows out of the neighbourhoods.
 
     This is so if all neighbours of some row are copies of it, or if copies are more than a
@@ -52,7 +51,7 @@ def without_duplicates(rows: Rows, n_neighbors: int) -> Representatives:
     limit = MOST_COPIES * len(rows) * n_neighbors
     if most <= n_neighbors and rows.n_equal(n_neighbors) <= limit:
         return Representatives(rows, None, None)
-    far = _far_copies(rows.distinct, sizes, n_neighbors)
+    far = _copies_to_represent(rows.distinct, sizes, n_neighbors)
     also = f", except for copies of {far.size} that are far from all others" if far.size else ""
     warn(
         f"X has duplicate rows, one of them {most} times, and they crowd out the "
@@ -68,7 +67,7 @@ def without_duplicates(rows: Rows, n_neighbors: int) -> Representatives:
     return Representatives(Rows(rows.distinct.X[kept], leaders=kept), first[kept], place)
 
 
-def _far_copies(distinct: Rows, sizes: Array, n_neighbors: int) -> Array:
+def _copies_to_represent(distinct: Rows, sizes: Array, n_neighbors: int) -> Array:
     """Return which distinct rows have more than `n_neighbors` copies, far from all other rows.
 
     A row is far from others if the nearest of them is more than three times as far as is usual

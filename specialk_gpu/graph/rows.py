@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu._progress import logger
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
-from specialk_gpu.graph.duplicates import duplicate_groups, first_members
-from specialk_gpu.graph.features import values_of_constants, within_range
-from specialk_gpu.graph.search import search_neighbors
+from specialk_gpu.graph.duplicates import duplicate_groups, first_duplicates
+from specialk_gpu.graph.features import features_within_range, values_of_constant_features
+from specialk_gpu.graph.neighbor_search import search_neighbors
 
 __all__ = ["Neighbors", "Rows"]
 
@@ -88,13 +88,13 @@ class Rows:
         nothing changes.
         """
         bk, centre = backend_of(self.X), None
-        X, unit = within_range(bk, self.X)
-        if unit > 1 and (centre := values_of_constants(bk, self.X)) is not None:
-            X, unit = within_range(bk, self.X - centre)
+        X, unit = features_within_range(bk, self.X)
+        if unit > 1 and (centre := values_of_constant_features(bk, self.X)) is not None:
+            X, unit = features_within_range(bk, self.X - centre)
         return (None if unit == 1 and centre is None else Rows(X)), unit
 
     def in_range(self) -> tuple[Array, float]:
-        """Return the result of `within_range`."""
+        """Return the result of `features_within_range`."""
         rows, unit = self._scaled
         return (self if rows is None else rows).X, unit
 
@@ -105,14 +105,16 @@ class Rows:
         are divided by the number that `in_range` returns, so that none of them is infinite.
         """
         most = len(self) - 1
-        n_neighbors = as_integer("n_neighbors", n_neighbors, 1, most, "the number of rows less one")
+        n_neighbors = checked_integer(
+            "n_neighbors", n_neighbors, 1, most, "the number of rows less one"
+        )
         xp, (scaled, unit) = backend_of(self.X).xp, self._scaled
         rows = self if scaled is None else scaled
         squares, indices, n_redone = rows._nearest(n_neighbors)
         if unit != 1 and int((squares == 0).sum()) > rows.n_equal(n_neighbors):
             msg = (
-                f"X has entries as large as {unit:.3g}{_place(rows.X)}, so that the distances "
-                "between some rows vanish by rounding. Rescale X, or remove the outliers."
+                f"X has entries as large as {unit:.3g}{_place_in_rows(rows.X)}, so that the "
+                "distances between some rows vanish by rounding. Rescale X, or remove the outliers."
             )
             raise ValueError(msg)
         distances = xp.sqrt(squares)
@@ -137,7 +139,9 @@ class Rows:
                 u = len(near)
                 none = bk.xp.empty((1, 0)), bk.xp.empty((1, 0), dtype=np.int64), 0
                 squares, indices, n_redone = near._nearest(min(k, u - 1)) if u > 1 else none
-                both = _with_duplicates(bk, squares, indices, self.groups, len(self), k)
+                both = _neighbors_with_duplicate_rows(
+                    bk, squares, indices, self.groups, len(self), k
+                )
                 self._found = *both, n_redone
             logger.info("neighbours: %d rows, %d searched again", len(self), self._found[2])
         squares, indices, n_redone = self._found
@@ -152,14 +156,14 @@ class Rows:
         return int((sizes * xp.minimum(sizes - 1, k)).sum())
 
 
-def _place(X: Array) -> str:
+def _place_in_rows(X: Array) -> str:
     """Return where the largest entry is."""
     xp = backend_of(X).xp
     row, column = divmod(int(xp.abs(X).argmax()), X.shape[1])
     return f" (column {column}, row {row})"
 
 
-def _with_duplicates(
+def _neighbors_with_duplicate_rows(
     bk: Backend, sq: Array, index: Array, groups: tuple[Array, Array], m: int, k: int
 ) -> tuple[Array, Array]:
     """Insert the duplicates of each row among the neighbours of the distinct rows."""
@@ -167,7 +171,7 @@ def _with_duplicates(
     u = first.size
     sq_u = xp.concatenate([xp.zeros((u, 1)), sq], axis=1)  # a group is nearest to itself
     index_u = xp.concatenate([xp.arange(u)[:, None], index], axis=1)
-    members = first_members(xp, group, u, k + 1)  # (u, k + 1), filled up with m
+    members = first_duplicates(xp, group, u, k + 1)  # (u, k + 1), filled up with m
     out_sq = xp.empty((m, k))
     out_index = xp.empty((m, k), dtype=np.int64)
 

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 
 from specialk_gpu._fitted import Fitted
+from specialk_gpu._host import on_host
 from specialk_gpu._result import Candidate
-from specialk_gpu._storage import on_host
 from specialk_gpu.inspection.diagnostics import LN10, counted, in_words, settings
-from specialk_gpu.inspection.layout import Places
+from specialk_gpu.inspection.places import Places
 from specialk_gpu.selection.merging import Tree
 
-__all__ = ["COLORS", "NAME", "as_html", "path_chart", "picture", "tree_chart"]
+__all__ = ["COLORS", "NAME", "as_html", "path_chart", "scatter_chart", "tree_chart"]
 
 COLORS = (  # distinguishable for most people, on a light and on a dark background
     "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
@@ -37,7 +37,7 @@ def as_html(value: object) -> str:
     return html.escape("".join(c if c.isprintable() or c.isspace() else "\ufffd" for c in text))
 
 
-def color(cluster: int) -> str:
+def chart_color(cluster: int) -> str:
     """Return the colour of a cluster."""
     return COLORS[cluster % len(COLORS)]
 
@@ -45,7 +45,7 @@ def color(cluster: int) -> str:
 # -- rows in two dimensions -----------------------------------------------------------------------
 
 
-def picture(model: Fitted, places: Places) -> str:
+def scatter_chart(model: Fitted, places: Places) -> str:
     """Return rows in two dimensions, coloured and named by cluster; each cluster is one path."""
     labels = on_host(model.labels_)[places.rows]
     low, spread = places.points.min(axis=0), np.ptp(places.points, axis=0)
@@ -65,7 +65,7 @@ def picture(model: Fitted, places: Places) -> str:
         own = labels == c
         if not own.any():
             continue
-        drawn, name = (color(c), f"cluster {c}") if c >= 0 else (OUTLIER, "outliers")
+        drawn, name = (chart_color(c), f"cluster {c}") if c >= 0 else (OUTLIER, "outliers")
         points = "".join(
             f"M{a:.1f} {b:.1f}h0" for a, b in zip(x[own].tolist(), y[own].tolist(), strict=True)
         )
@@ -85,7 +85,7 @@ def picture(model: Fitted, places: Places) -> str:
 # -- the path -------------------------------------------------------------------------------------
 
 
-class _Axes(NamedTuple):
+class _ChartAxes(NamedTuple):
     """Where the path chart has a k, and a log10 of p."""
 
     first: int
@@ -108,7 +108,7 @@ def path_chart(model: Fitted) -> str:
     name = f"log10 of the {NAME[criterion]}" if criterion == "zz_top" else "log10 p"
     lowest = min(step.log_p for step in steps) / LN10 - 1
     floor = min(-3.0, max(FLOOR[criterion], lowest))
-    axes = _Axes(min(2, steps[0].k), steps[-1].k, floor)
+    axes = _ChartAxes(min(2, steps[0].k), steps[-1].k, floor)
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{name} against k">']
     for value in range(0, math.floor(floor) - 1, -max(1, round(-floor / 5))):
         if value >= floor:
@@ -133,14 +133,14 @@ def path_chart(model: Fitted) -> str:
     every = max(1, -(-len(steps) // 20))
     for step in steps:
         is_named = (step.k - steps[0].k) % every == 0
-        parts += _dots(step, axes, criterion, is_named=is_named)
+        parts += _chart_dots(step, axes, criterion, is_named=is_named)
     middle = (LEFT + WIDTH) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
     parts.append(f'<text x="2" y="18">{name}</text></svg>')
     return "".join(parts)
 
 
-def _dots(step: Candidate, axes: _Axes, criterion: str, *, is_named: bool) -> list[str]:
+def _chart_dots(step: Candidate, axes: _ChartAxes, criterion: str, *, is_named: bool) -> list[str]:
     """Return the dot of one k, to select, and its number under the axis."""
     k, x = as_html(step.k), axes.x(step.k)
     at = f'cx="{x:.1f}" cy="{axes.y(step.log_p / LN10):.1f}"'
@@ -187,7 +187,7 @@ def tree_chart(tree: Tree, k: int) -> str:
         leaf.append(leaf[a])
     cluster = tree.clusters(min(k, K))[leaf].tolist()  # of each node, if it is inside one
     level = [shown] * (2 * K - shown) + list(range(shown - 1, 0, -1))
-    y = _heights(tree, shown)
+    y = _chart_heights(tree, shown)
     step = (WIDTH - RIGHT) / shown
 
     def x(at: float) -> float:
@@ -207,18 +207,20 @@ def tree_chart(tree: Tree, k: int) -> str:
     near = range(k - every + 1, k + every)  # no other number is near that of the answer
     for at in (i for i in range(1, shown + 1) if i == k or i % every == 0 and i not in near):
         parts.append(f'<text x="{x(at - 0.5):.1f}" y="16" text-anchor="middle">{at}</text>')
-    parts.append(_branch(x(0), x(1), y[2 * K - 2], "var(--soft)" if k > 1 else color(0)))
+    parts.append(
+        _chart_branch(x(0), x(1), y[2 * K - 2], "var(--soft)" if k > 1 else chart_color(0))
+    )
     for union in range(2 * K - shown, 2 * K - 1):
         inside = level[union] >= k
         a, b = tree.children[union - K].tolist()
         p = in_words(float(tree.log_p[level[union]]), "cut")
         told = f"{level[union] + 1} clusters become {level[union]}: p {'' if p[0] == '<' else '= '}"
-        tone = color(cluster[union]) if inside else "var(--soft)"
+        tone = chart_color(cluster[union]) if inside else "var(--soft)"
         parts.append(f"<g><title>{as_html(told + p)}</title>")
-        parts.append(_branch(x(level[union]), x(level[union]), y[a], tone, y[b]))
+        parts.append(_chart_branch(x(level[union]), x(level[union]), y[a], tone, y[b]))
         for child in (a, b):
-            tone = color(cluster[child]) if level[child] >= k else "var(--soft)"
-            parts.append(_branch(x(level[union]), x(level[child]), y[child], tone))
+            tone = chart_color(cluster[child]) if level[child] >= k else "var(--soft)"
+            parts.append(_chart_branch(x(level[union]), x(level[child]), y[child], tone))
         parts.append("</g>")
     whole = np.bincount(tree.clusters(min(k, K)), tree.sizes).astype(int).tolist()
     for node in sorted((n for n in range(2 * K - shown) if n in y), key=y.__getitem__):
@@ -229,7 +231,7 @@ def tree_chart(tree: Tree, k: int) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _branch(x1: float, x2: float, y1: float, tone: str, y2: float | None = None) -> str:
+def _chart_branch(x1: float, x2: float, y1: float, tone: str, y2: float | None = None) -> str:
     y2 = y1 if y2 is None else y2
     return (
         f'<line x1="{x1:.1f}" x2="{x2:.1f}" y1="{y1:.1f}" y2="{y2:.1f}" '
@@ -237,7 +239,7 @@ def _branch(x1: float, x2: float, y1: float, tone: str, y2: float | None = None)
     )
 
 
-def _heights(tree: Tree, shown: int) -> dict[int, float]:
+def _chart_heights(tree: Tree, shown: int) -> dict[int, float]:
     """Return the height of each node that is drawn, where no branches cross; the root is last."""
     K = tree.n_leaves
     y: dict[int, float] = {}

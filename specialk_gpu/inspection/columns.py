@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 
 __all__ = ["ColumnSummary", "columns_of", "summary_of_column"]
 
@@ -96,18 +96,18 @@ def columns_of(X: Any, names: np.ndarray | None = None) -> tuple[int, Iterator[t
 
 def summary_of_column(name: str, column: Any, labels: np.ndarray, k: int) -> ColumnSummary:
     """Compare a column (m,) between clusters; rows of a negative label are left out."""
-    values, blank = _parsed(name, np.asarray(column)[labels >= 0])
+    values, blank = _parsed_column(name, np.asarray(column)[labels >= 0])
     labels = labels[labels >= 0]
     blanks = np.bincount(labels[blank], minlength=k)
     values, labels = values[~blank], labels[~blank]
     counts = np.bincount(labels, minlength=k)
-    compare = _numbers if values.dtype.kind == "f" else _categories
+    compare = _column_of_numbers if values.dtype.kind == "f" else _column_of_categories
     found = compare(values, labels, counts)
     # `found` has the fields in between; its type does not say how many they are
     return ColumnSummary(name, values.dtype.kind == "f", *found, blanks)  # type: ignore[call-arg]
 
 
-def _parsed(name: str, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _parsed_column(name: str, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return a column as float64 or as text, and where it is blank."""
     kind = column.dtype.kind
     if kind in "iuf":
@@ -119,7 +119,7 @@ def _parsed(name: str, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     if kind in "Mm":
         return column.astype(str), np.isnat(column)
     cells = column.tolist()
-    blank = np.array([_is_blank(cell) for cell in cells], dtype=bool)
+    blank = np.array([_is_blank_in_column(cell) for cell in cells], dtype=bool)
     if all(
         isinstance(cell, Real) and not isinstance(cell, (bool, np.bool))
         for cell, empty in zip(cells, blank, strict=True)
@@ -130,14 +130,16 @@ def _parsed(name: str, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.array([str(cell) for cell in cells]), blank
 
 
-def _is_blank(cell: object) -> bool:
+def _is_blank_in_column(cell: object) -> bool:
     if isinstance(cell, str):
         return not cell.strip()
     missing = cell is None or type(cell).__name__ in ("NAType", "NaTType")
     return missing or (isinstance(cell, Real) and math.isnan(cell))
 
 
-def _numbers(values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> tuple[Any, ...]:
+def _column_of_numbers(
+    values: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> tuple[Any, ...]:
     """Return effect, medians, means, None and differences of numbers."""
     n, k = values.size, counts.size
     ranks = rankdata(values) - (n + 1) / 2
@@ -154,10 +156,12 @@ def _numbers(values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> tupl
     by_cluster = np.split(values[np.argsort(labels, kind="stable")], np.cumsum(counts)[:-1])
     for c in np.flatnonzero(counts):
         medians[c] = np.median(by_cluster[c])
-    return _effect(effect, used), medians, means, None, differences
+    return _effect_of_column(effect, used), medians, means, None, differences
 
 
-def _categories(values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> tuple[Any, ...]:
+def _column_of_categories(
+    values: np.ndarray, labels: np.ndarray, counts: np.ndarray
+) -> tuple[Any, ...]:
     """Return effect, most frequent values, None, their shares and differences of categories."""
     n, k = values.size, counts.size
     names, code = np.unique(values, return_inverse=True)
@@ -181,9 +185,9 @@ def _categories(values: np.ndarray, labels: np.ndarray, counts: np.ndarray) -> t
         dependence = (number**2 / (counts[cluster] * total[category])).sum() - 1 - chance
         least = min(size - (size - 1) ** 2 / (n - 1) for size in (used, names.size))
         effect = dependence / (least - 1) if least > 1 + 1e-9 else 0.0
-    return _effect(effect, used), top, None, shares, differences
+    return _effect_of_column(effect, used), top, None, shares, differences
 
 
-def _effect(effect: float, used: int) -> float:
+def _effect_of_column(effect: float, used: int) -> float:
     """Return an effect in [0, 1], or NaN if fewer than two clusters have values."""
     return float(min(max(effect, 0.0), 1.0)) if used > 1 else math.nan

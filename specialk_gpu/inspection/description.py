@@ -6,18 +6,11 @@ import html
 import textwrap
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
-from specialk_gpu.inspection.diagnostics import (
-    counted,
-    doubts,
-    headline,
-    in_words,
-    settings,
-    sizes_of_clusters,
-    verdict,
-)
+from specialk_gpu._host import on_host
+from specialk_gpu.inspection.diagnostics import counted, in_words, settings, sizes_of_clusters
+from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict, verdict_in_short
 
-__all__ = ["description", "in_a_paragraph"]
+__all__ = ["description", "description_in_html"]
 
 WIDTH = 100  # characters of a line
 MOST_LINES, MOST_WORDS = 10, 3  # in all, and of the verdict
@@ -35,30 +28,31 @@ def description(model: Fitted) -> str:
         rows += f" of {counted(model.n_features_in_, 'column')}"
     words = textwrap.wrap(verdict(model)[1], WIDTH, max_lines=MOST_WORDS, placeholder=" ...")
     told: list[str] = []
-    for doubt in doubts(model):  # whole, as many as there is room for
+    for doubt in doubts_about_verdict(model):  # whole, as many as there is room for
         lines = textwrap.wrap(f"- {' '.join(doubt)}", WIDTH, subsequent_indent="  ")
         if len(told) + len(lines) <= MOST_LINES - 4 - len(words):
             told += lines
     seconds = sum(model.timings_.values())
     return "\n".join(
         [
-            headline(model),
+            verdict_in_short(model),
             *words,
-            f"sizes: {_sizes(model)}",
-            _levels(model),
+            f"sizes: {_described_sizes(model)}",
+            _described_levels(model),
             *told,
             f"{rows}; backend {model.backend_}, {seconds:.2g} s",
         ]
     )
 
 
-def in_a_paragraph(model: Fitted) -> str:
+def description_in_html(model: Fitted) -> str:
     """Return k, sizes and p as a paragraph of HTML."""
-    told = f"k = {model.n_clusters_} ({headline(model)}); sizes: {_sizes(model)}; {_levels(model)}"
+    told = f"k = {model.n_clusters_} ({verdict_in_short(model)}); "
+    told += f"sizes: {_described_sizes(model)}; {_described_levels(model)}"
     return f"<p>{html.escape(told)}</p>"
 
 
-def _sizes(model: Fitted) -> str:
+def _described_sizes(model: Fitted) -> str:
     sizes, n_outliers = sizes_of_clusters(model)
     told = [f"{size:,}" for size in sizes[:MOST_SIZES].tolist()]
     if sizes.size > MOST_SIZES:
@@ -68,7 +62,7 @@ def _sizes(model: Fitted) -> str:
     return ", ".join(told)
 
 
-def _levels(model: Fitted) -> str:
+def _described_levels(model: Fitted) -> str:
     """Return what decided, for the k around the decision."""
     criterion, k = model.path_.criterion, model.n_clusters_
     near = [step for step in model.path_ if step.pair and abs(step.k - k) <= AROUND]

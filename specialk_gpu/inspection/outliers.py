@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["cluster_spacings", "outlier_scores", "usual_spacings"]
+__all__ = ["outlier_scores", "spacings_for_outliers", "usual_spacings"]
 
 
-def cluster_spacings(spacing: Array, labels: Array, k: int) -> Array:
+def spacings_for_outliers(spacing: Array, labels: Array, k: int) -> Array:
     """Return the median of the spacings of the rows of each cluster.
 
     Parameters
@@ -46,11 +46,11 @@ def cluster_spacings(spacing: Array, labels: Array, k: int) -> Array:
 
 
 def usual_spacings(model: Fitted) -> Array:
-    """Return the `cluster_spacings` of a model that was fitted to rows; duplicates count once."""
+    """Return the `spacings_for_outliers` of a model fitted to rows; duplicates count once."""
     bk = backend_of(model._spacing)
     spacing, labels = bk.asarray(model._spacing), bk.asarray(model._level(model.n_clusters_))
     once = slice(None) if model._distinct is None else bk.asarray(on_host(model._distinct))
-    return cluster_spacings(spacing[once], labels[once], model.n_clusters_)
+    return spacings_for_outliers(spacing[once], labels[once], model.n_clusters_)
 
 
 def outlier_scores(model: Fitted) -> Array:

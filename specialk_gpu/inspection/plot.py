@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.axes import axes_or_new, cluster_colors
 from specialk_gpu.inspection.diagnostics import (
@@ -22,11 +22,11 @@ from specialk_gpu.inspection.diagnostics import (
     settings,
     sizes_of_clusters,
     typical,
-    watershed,
 )
 from specialk_gpu.inspection.plot_columns import outliers, profile
 from specialk_gpu.inspection.plot_stability import stability
 from specialk_gpu.inspection.plot_tree import levels, tree
+from specialk_gpu.inspection.verdict import watershed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

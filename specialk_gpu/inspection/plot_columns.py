@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.axes import axes_or_new, cluster_colors
 from specialk_gpu.inspection.diagnostics import settings
 from specialk_gpu.inspection.outliers import outlier_scores
-from specialk_gpu.inspection.summary import shown_name, shown_value, summary
+from specialk_gpu.inspection.summary import name_in_summary, summary, value_in_summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -55,13 +55,13 @@ def profile(
         If there are no columns, or X does not have as many rows as the fit.
     """
     check_is_fitted(model)
-    max_columns = as_integer("max_columns", max_columns, 1)
+    max_columns = checked_integer("max_columns", max_columns, 1)
     columns = summary(model, X).columns[:max_columns]
     if not columns:
         msg = "X must be given: the model does not hold the rows of the fit as they were given."
         raise ValueError(msg)
     k = model.n_clusters_
-    cells = [[shown_value(column, c, longest=14) for c in range(k)] for column in columns]
+    cells = [[value_in_summary(column, c, longest=14) for c in range(k)] for column in columns]
     if ax is None:
         from matplotlib import pyplot
 
@@ -76,7 +76,7 @@ def profile(
                 color = "white" if abs(differences[i, c]) > 0.7 else "black"
                 ax.text(c, i, cell, color=color, ha="center", va="center", fontsize="small")
     ax.figure.colorbar(image, ax=ax, label="difference from the other clusters")
-    ax.set_yticks(range(len(columns)), [shown_name(column.name) for column in columns])
+    ax.set_yticks(range(len(columns)), [name_in_summary(column.name) for column in columns])
     ax.set(xlabel="cluster", xticks=range(0, k, -(-k // 20)))
     return ax
 
@@ -113,8 +113,8 @@ def outliers(
     scores, k = on_host(outlier_scores(model)), model.n_clusters_
     ax = axes_or_new(ax)
     labels = on_host(model._level(k))
-    m, n_named = scores.size, as_integer("n_named", n_named, 0)
-    step = max(1, -(-m // as_integer("max_points", max_points, 1)))
+    m, n_named = scores.size, checked_integer("n_named", n_named, 0)
+    step = max(1, -(-m // checked_integer("max_points", max_points, 1)))
     named = np.argsort(-scores, kind="stable")[:n_named]
     rows = np.union1d(np.arange(0, m, step), named)
     drawn = rows[scores[rows] > 0]  # a logarithm has no zero
@@ -138,12 +138,14 @@ def outliers(
     ax.yaxis.set_minor_locator(NullLocator())
     ax.set(xlabel="cluster", ylabel="outlier score", xlim=(-0.6, k - 0.4 + 0.07 * k))
     ax.set_xticks(range(0, k, -(-k // 20)))
-    _name_rows(ax, named[scores[named] > 0], x, scores, 0.1 * (k + 0.2))
+    _plot_row_names(ax, named[scores[named] > 0], x, scores, 0.1 * (k + 0.2))
     ax.legend()
     return ax
 
 
-def _name_rows(ax: Axes, rows: np.ndarray, x: np.ndarray, scores: np.ndarray, width: float) -> None:
+def _plot_row_names(
+    ax: Axes, rows: np.ndarray, x: np.ndarray, scores: np.ndarray, width: float
+) -> None:
     """Write the number of each row beside its point, below names that would be in its place."""
     low, high = ax.get_ylim()
     gap = (high / low) ** 0.045

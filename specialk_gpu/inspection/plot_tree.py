@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 from specialk_gpu.inspection.axes import axes_or_new, cluster_colors
 from specialk_gpu.inspection.diagnostics import settings
 
@@ -53,10 +53,10 @@ def tree(model: Fitted, ax: Axes | None = None) -> Axes:
     found = model.tree_
     ax = axes_or_new(ax)
     K, k = found.n_leaves, model.n_clusters_
-    height = _heights(found.to_linkage())
+    height = _heights_in_tree(found.to_linkage())
     x, cluster = np.zeros(2 * K - 1), np.full(2 * K - 1, -1)
     cluster[:K] = found.clusters(k)
-    x[_leaves_in_order(found.children, K)] = np.arange(K)
+    x[_leaves_of_tree(found.children, K)] = np.arange(K)
     colors = cluster_colors(k)
     for i, (a, b) in enumerate(found.children.tolist()):
         node = K + i
@@ -89,7 +89,7 @@ def tree(model: Fitted, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _heights(linkage: np.ndarray) -> np.ndarray:
+def _heights_in_tree(linkage: np.ndarray) -> np.ndarray:
     """Return the height of each node of a tree (2 K - 1,), for drawing."""
     K = len(linkage) + 1
     height = np.zeros(2 * K - 1)
@@ -101,7 +101,7 @@ def _heights(linkage: np.ndarray) -> np.ndarray:
     return height
 
 
-def _leaves_in_order(children: np.ndarray, K: int) -> list[int]:
+def _leaves_of_tree(children: np.ndarray, K: int) -> list[int]:
     """Return the leaves such that those of each node stand together."""
     order, todo = [], [2 * K - 2]
     while todo:
@@ -144,7 +144,9 @@ def levels(model: Fitted, ax: Axes | None = None, *, max_clusters: int | None = 
         known = list(range(1, model.tree_.n_leaves + 1))
     most = min(model.n_clusters_ + 3, known[-1])
     if max_clusters is not None:
-        most = as_integer("max_clusters", max_clusters, known[0], known[-1], "those of the model")
+        most = checked_integer(
+            "max_clusters", max_clusters, known[0], known[-1], "those of the model"
+        )
     ax = axes_or_new(ax)
     ks = [k for k in known if k <= most]
     labels = [on_host(model._level(k)) for k in ks]
@@ -153,15 +155,15 @@ def levels(model: Fitted, ax: Axes | None = None, *, max_clusters: int | None = 
     before: np.ndarray | None = None
     for i, (k, own) in enumerate(zip(ks, labels, strict=True)):
         sizes = np.bincount(own, minlength=k)
-        shared = _shared(labels[i - 1], own, ks[i - 1], k) if i else np.ones((1, k))
+        shared = _rows_shared_in_tree(labels[i - 1], own, ks[i - 1], k) if i else np.ones((1, k))
         above = np.zeros(1) if before is None else before
-        x = _places(shared.T @ above / sizes if i else np.arange(k), sizes)
+        x = _places_in_tree(shared.T @ above / sizes if i else np.arange(k), sizes)
         for a, b in np.argwhere(shared > 0) if i else ():
             share = shared[a, b] / sizes[b]
             ax.plot(
                 [above[a], x[b]], [k - 1, k], color="0.4", linewidth=0.5 + 3 * share, alpha=share
             )
-        of = _shared(answer, own, model.n_clusters_, k).argmax(axis=0)
+        of = _rows_shared_in_tree(answer, own, model.n_clusters_, k).argmax(axis=0)
         fill = colors[of] if k >= model.n_clusters_ else np.full((k, 4), [0.75, 0.75, 0.75, 1])
         area = np.maximum(900 * sizes / sizes.sum(), 130)
         ax.scatter(x, np.full(k, k), s=area, color=fill, edgecolor="white", zorder=2)
@@ -178,12 +180,12 @@ def levels(model: Fitted, ax: Axes | None = None, *, max_clusters: int | None = 
     return ax
 
 
-def _shared(first: np.ndarray, second: np.ndarray, k: int, n: int) -> np.ndarray:
+def _rows_shared_in_tree(first: np.ndarray, second: np.ndarray, k: int, n: int) -> np.ndarray:
     """Return the number of rows that clusters of two clusterings share: (k, n)."""
     return np.bincount(first.astype(np.int64) * n + second, minlength=k * n).reshape(k, n)
 
 
-def _places(wanted: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+def _places_in_tree(wanted: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return places in (0, 1) for clusters, in the order wanted, with room by size."""
     room = np.maximum(sizes / sizes.sum(), 0.5 / sizes.size)
     order = np.argsort(wanted, kind="stable")

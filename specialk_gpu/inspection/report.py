@@ -15,27 +15,28 @@ from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._environment import package_versions
 from specialk_gpu._fitted import Fitted
+from specialk_gpu._host import on_host
 from specialk_gpu._result import Candidate
-from specialk_gpu._storage import on_host
 from specialk_gpu._writing import write_text
 from specialk_gpu.backend.typing import Matrix
-from specialk_gpu.inspection.charts import COLORS, as_html, path_chart, picture, tree_chart
+from specialk_gpu.inspection.charts import COLORS, as_html, path_chart, scatter_chart, tree_chart
 from specialk_gpu.inspection.diagnostics import (
     counted,
-    doubts,
-    headline,
     images,
     in_words,
     pair_matrix,
     settings,
     sizes_of_clusters,
     typical,
-    verdict,
 )
-from specialk_gpu.inspection.layout import is_graph, places
-from specialk_gpu.inspection.report_tables import columns_table, stability_tables
+from specialk_gpu.inspection.places import is_graph, places
+from specialk_gpu.inspection.report_tables import (
+    report_table_of_columns,
+    report_tables_of_stability,
+)
 from specialk_gpu.inspection.stability import Stability
 from specialk_gpu.inspection.summary import summary
+from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict, verdict_in_short
 
 __all__ = ["report"]
 
@@ -60,7 +61,7 @@ SOURCE = {
 MOST_PAIRS = 30  # the largest k for which all pairs are listed
 
 
-class _Given(NamedTuple):
+class _GivenToReport(NamedTuple):
     """What the caller hands over, to be shown beside the model: see `SpecialK.report`."""
 
     X: Matrix | None
@@ -85,8 +86,8 @@ def report(
     attribute or a script of the page.
     """
     check_is_fitted(model)
-    given = _Given(X, image_shape, coordinates, stability)
-    steps = [_step(model, step) for step in model.path_]
+    given = _GivenToReport(X, image_shape, coordinates, stability)
+    steps = [_report_step(model, step) for step in model.path_]
     k, m = model.n_clusters_, len(model.labels_)
     columns = model.n_features_in_ if settings(model).affinity != "precomputed" else None
     told = f" of {counted(columns, 'column')}" if columns else ", given by a graph"
@@ -101,9 +102,9 @@ def report(
     fields = {
         "title": as_html(f"{counted(k, 'cluster')} – specialk_gpu"),
         "source": as_html(f"{source}: {told}" if source else told),
-        "headline": as_html(headline(model)),
+        "headline": as_html(verdict_in_short(model)),
         "verdict": as_html(verdict(model)[1]),
-        "sections": "\n\n".join(_sections(model, steps, given)),
+        "sections": "\n\n".join(_report_sections(model, steps, given)),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
     template = resources.files("specialk_gpu.inspection").joinpath("templates/report.html")
@@ -111,26 +112,28 @@ def report(
     write_text(path, page)
 
 
-def _sections(model: Fitted, steps: list[dict[str, Any]], given: _Given) -> list[str]:
+def _report_sections(
+    model: Fitted, steps: list[dict[str, Any]], given: _GivenToReport
+) -> list[str]:
     """Return the sections of the page, in order; a new section is a new line here."""
     return [
-        _clusters(model, steps, given),
-        *_columns(model, given),
-        _why(model, steps),
-        *_stability(model, given),
-        *_tree(model),
-        _doubts(model),
-        _how(model),
+        _report_clusters(model, steps, given),
+        *_report_columns(model, given),
+        _report_why(model, steps),
+        *_report_stability(model, given),
+        *_report_tree(model),
+        _report_doubts(model),
+        _report_how(model),
     ]
 
 
-def _section(name: str, title: str, *content: str) -> str:
+def _report_section(name: str, title: str, *content: str) -> str:
     """Return a section of the page from its HTML."""
     body = "\n".join(part for part in content if part)
     return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}\n</section>'
 
 
-def _clusters(model: Fitted, steps: list[dict[str, Any]], given: _Given) -> str:
+def _report_clusters(model: Fitted, steps: list[dict[str, Any]], given: _GivenToReport) -> str:
     """Return the section with the picture and the sizes of the clusters."""
     X, image_shape = given.X, given.image_shape
     if image_shape is not None and X is None:
@@ -153,43 +156,44 @@ def _clusters(model: Fitted, steps: list[dict[str, Any]], given: _Given) -> str:
         f'<button type="button">{name}</button></th>'
         for name in heads
     )
-    rows = "\n".join(_cluster_rows(model, steps))
-    return _section(
+    rows = "\n".join(_report_cluster_rows(model, steps))
+    return _report_section(
         "clusters",
         "What the clusters look like",
-        f'<figure>{picture(model, drawn)}<figcaption class="soft">{caption}</figcaption></figure>',
+        f"<figure>{scatter_chart(model, drawn)}"
+        f'<figcaption class="soft">{caption}</figcaption></figure>',
         f'<table id="sizes" class="stack">{sort}\n<thead><tr>{head}</tr></thead>',
         f"<tbody>\n{rows}\n</tbody></table>",
-        "" if image_shape is None or X is None else _members(model, X, image_shape),
+        "" if image_shape is None or X is None else _report_members(model, X, image_shape),
     )
 
 
-def _columns(model: Fitted, given: _Given) -> list[str]:
+def _report_columns(model: Fitted, given: _GivenToReport) -> list[str]:
     """Return the section with the columns that differ between clusters, if X is a table."""
     if given.X is None or given.image_shape is not None or is_graph(model, given.X):
         return []
-    table = columns_table(summary(model, given.X))
-    return [_section("columns", "In which columns they differ", table)] if table else []
+    table = report_table_of_columns(summary(model, given.X))
+    return [_report_section("columns", "In which columns they differ", table)] if table else []
 
 
-def _stability(model: Fitted, given: _Given) -> list[str]:
+def _report_stability(model: Fitted, given: _GivenToReport) -> list[str]:
     """Return the section with other fits, if they were made."""
     if given.stability is None:
         return []
-    tables = stability_tables(model, given.stability)
-    return [_section("stability", "How steady they are", tables)]
+    tables = report_tables_of_stability(model, given.stability)
+    return [_report_section("stability", "How steady they are", tables)]
 
 
-def _why(model: Fitted, steps: list[dict[str, Any]]) -> str:
+def _report_why(model: Fitted, steps: list[dict[str, Any]]) -> str:
     """Return the section with the rule and the path."""
     criterion = model.path_.criterion
     choose = "Select a k" + (" in the chart or" if len(steps) > 1 else "") + " in the table"
     heads = "".join(f'<th scope="col">{name}</th>' for name in HEADS[criterion])
-    rows = "\n".join(_path_row(step, model.n_clusters_, criterion) for step in model.path_)
-    return _section(
+    rows = "\n".join(_report_path_row(step, model.n_clusters_, criterion) for step in model.path_)
+    return _report_section(
         "why",
         "Why this number",
-        f"<p>{as_html(f'{MEANING[criterion]} {_rule(model)}')}</p>",
+        f"<p>{as_html(f'{MEANING[criterion]} {_report_rule(model)}')}</p>",
         path_chart(model),
         f'<p class="soft screen">{choose} to see the sizes of its clusters.</p>',
         '<table id="path" class="stack">',
@@ -200,7 +204,7 @@ def _why(model: Fitted, steps: list[dict[str, Any]]) -> str:
     )
 
 
-def _tree(model: Fitted) -> list[str]:
+def _report_tree(model: Fitted) -> list[str]:
     """Return the section with the tree of clusters, if there is one."""
     if model._tree is None or not (chart := tree_chart(model._tree, model.n_clusters_)):
         return []
@@ -209,24 +213,24 @@ def _tree(model: Fitted) -> list[str]:
         "column below a number crosses as many branches: the clusters of that k, which "
         "labels_at(k) returns. The answer is marked. Only the last unions are drawn."
     )
-    return [_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", chart)]
+    return [_report_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", chart)]
 
 
-def _doubts(model: Fitted) -> str:
+def _report_doubts(model: Fitted) -> str:
     """Return the section with caveats and advice."""
     found = "\n".join(
         f"<li><strong>{as_html(finding)}</strong> {as_html(advice)}</li>"
-        for finding, advice in doubts(model)
+        for finding, advice in doubts_about_verdict(model)
     )
-    return _section("doubts", "If you doubt it", f"<ul>\n{found}\n</ul>")
+    return _report_section("doubts", "If you doubt it", f"<ul>\n{found}\n</ul>")
 
 
-def _how(model: Fitted) -> str:
+def _report_how(model: Fitted) -> str:
     """Return the section with what is needed to repeat the computation."""
     facts = "\n".join(
-        f"<dt>{as_html(name)}</dt><dd>{as_html(value)}</dd>" for name, value in _facts(model)
+        f"<dt>{as_html(name)}</dt><dd>{as_html(value)}</dd>" for name, value in _report_facts(model)
     )
-    return _section(
+    return _report_section(
         "how",
         "How it was computed",
         f"<dl>\n{facts}\n</dl>",
@@ -234,7 +238,7 @@ def _how(model: Fitted) -> str:
     )
 
 
-def _step(model: Fitted, step: Candidate) -> dict[str, Any]:
+def _report_step(model: Fitted, step: Candidate) -> dict[str, Any]:
     """Return the data of one k that the page needs."""
     sizes = np.bincount(on_host(step.labels), minlength=step.k).tolist()
     pairs = None
@@ -243,7 +247,7 @@ def _step(model: Fitted, step: Candidate) -> dict[str, Any]:
     return {"k": int(step.k), "sizes": sizes, "log10_zz_top": pairs}
 
 
-def _rule(model: Fitted) -> str:
+def _report_rule(model: Fitted) -> str:
     given, criterion = settings(model), model.path_.criterion
     if given.n_clusters is not None:
         return "Here k was given, so no test decided it."
@@ -261,7 +265,7 @@ HEADS = {
 }
 
 
-def _path_row(step: Candidate, answer: int, criterion: str) -> str:
+def _report_path_row(step: Candidate, answer: int, criterion: str) -> str:
     pair, values = "", []
     if step.pair is not None:
         pair = f"{step.pair[0]}, {step.pair[1]}"
@@ -285,7 +289,7 @@ def _path_row(step: Candidate, answer: int, criterion: str) -> str:
 NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
 
 
-def _nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
+def _report_nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
     """Return how near each cluster is to each other one, (k, k): larger is nearer.
 
     For criterion="cut" this is the percentage of walks from the first that end in the second.
@@ -300,11 +304,11 @@ def _nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
     return np.stack([100 * shares[labels == c].mean(axis=0) for c in range(k)])
 
 
-def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
+def _report_cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
     """Return a table row for each cluster: its size, and the cluster that it is closest to."""
     sizes, n_outliers = sizes_of_clusters(model)
     label = NEARNESS[model.path_.criterion]
-    nearness, unit = _nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
+    nearness, unit = _report_nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
     rows = []
     for c, size in enumerate(sizes.tolist()):
         share = size / (sizes.sum() + n_outliers)
@@ -329,7 +333,7 @@ def _cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
     return rows
 
 
-def _members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
+def _report_members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
     """Return typical rows of each cluster as images."""
     X = images(model, X, shape, "image_shape")
     height, width = X.shape[1:]
@@ -350,13 +354,15 @@ def _members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
     return "\n".join(parts)
 
 
-def _seconds(spent: float) -> str:
+def _report_seconds(spent: float) -> str:
     return f"{spent:.3g} s" if spent >= 0.01 else "below 0.01 s"
 
 
-def _facts(model: Fitted) -> list[tuple[str, str]]:
+def _report_facts(model: Fitted) -> list[tuple[str, str]]:
     """Return the names and values that a reader needs to repeat the computation."""
-    timings = ", ".join(f"{name} {_seconds(spent)}" for name, spent in model.timings_.items())
+    timings = ", ".join(
+        f"{name} {_report_seconds(spent)}" for name, spent in model.timings_.items()
+    )
     residual = float(np.max(on_host(model.residuals_)))
     given, n_outliers = settings(model), sizes_of_clusters(model)[1]
     defaults = signature(type(model).__init__).parameters
@@ -373,7 +379,7 @@ def _facts(model: Fitted) -> list[tuple[str, str]]:
         graph += f", radius {model.radius_:.6g}"
     versions = ", ".join(f"{name} {version}" for name, version in package_versions().items())
     return [
-        ("time", f"{_seconds(sum(model.timings_.values()))}: {timings}"),
+        ("time", f"{_report_seconds(sum(model.timings_.values()))}: {timings}"),
         ("backend", model.backend_),
         ("graph", f"{given.affinity}: {graph}"),
         (

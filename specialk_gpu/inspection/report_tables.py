@@ -11,9 +11,9 @@ from specialk_gpu._fitted import Fitted
 from specialk_gpu.inspection.charts import as_html
 from specialk_gpu.inspection.diagnostics import counted, sizes_of_clusters
 from specialk_gpu.inspection.stability import DOUBTFUL, STABLE, Stability
-from specialk_gpu.inspection.summary import Summary, shown_name, shown_value
+from specialk_gpu.inspection.summary import Summary, name_in_summary, value_in_summary
 
-__all__ = ["columns_table", "stability_tables"]
+__all__ = ["report_table_of_columns", "report_tables_of_stability"]
 
 MOST_COLUMNS = 20
 MOST_CLUSTERS = {"across": 8, "down": 40}
@@ -34,7 +34,7 @@ STEADY = (
 )
 
 
-def columns_table(summary: Summary) -> str:
+def report_table_of_columns(summary: Summary) -> str:
     """Return the columns that differ most between clusters, as HTML; "" if there are none."""
     k, columns = summary.sizes.size, summary.columns[:MOST_COLUMNS]
     if k == 1 or not columns:
@@ -43,21 +43,31 @@ def columns_table(summary: Summary) -> str:
     body = []
     for column in columns:
         effect = "–" if math.isnan(column.effect) else f"{column.effect:.2f}"
-        cells = [_cell("effect", effect)]
+        cells = [_cell_of_report_table("effect", effect)]
         for c in across:
-            shown = as_html(shown_value(column, c))
-            cells.append(_cell(f"cluster {c}", shown, _shade(float(column.differences[c]))))
-        body.append(_row(as_html(shown_name(column.name)), cells))
+            shown = as_html(value_in_summary(column, c))
+            cells.append(
+                _cell_of_report_table(
+                    f"cluster {c}", shown, _shade_in_report_table(float(column.differences[c]))
+                )
+            )
+        body.append(_row_of_report_table(as_html(name_in_summary(column.name)), cells))
     left = [
-        *_more(len(summary.columns) - len(columns), "column"),
-        *_more(k - len(across), "cluster"),
+        *_more_of_report_table(len(summary.columns) - len(columns), "column"),
+        *_more_of_report_table(k - len(across), "cluster"),
     ]
     more = f"Left out: {' and '.join(left)}; model.summary(X) has all." if left else ""
     head = ["column", "effect", *(f"cluster {c}" for c in across)]
-    return "\n".join([_words(COLUMNS), _table(head, body), _words(more, "soft")])
+    return "\n".join(
+        [
+            _words_in_report_table(COLUMNS),
+            _report_table(head, body),
+            _words_in_report_table(more, "soft"),
+        ]
+    )
 
 
-def stability_tables(model: Fitted, stability: Stability) -> str:
+def report_tables_of_stability(model: Fitted, stability: Stability) -> str:
     """Return how steady the clusters are, as HTML.
 
     Raises
@@ -70,31 +80,37 @@ def stability_tables(model: Fitted, stability: Stability) -> str:
         msg = "stability must be what model.stability(X) returned for this model."
         raise ValueError(msg)
     tables = [stability._by_kind(), stability._by_cluster(MOST_CLUSTERS["down"])]
-    parts = [_words(f"{stability._title()}. {STEADY}")]
+    parts = [_words_in_report_table(f"{stability._title()}. {STEADY}")]
     for head, rows in tables:
         body = [
-            _row(
+            _row_of_report_table(
                 as_html(row[0]),
-                [_cell(name, as_html(cell)) for name, cell in zip(head[1:], row[1:], strict=True)],
+                [
+                    _cell_of_report_table(name, as_html(cell))
+                    for name, cell in zip(head[1:], row[1:], strict=True)
+                ],
             )
             for row in rows
         ]
-        parts.append(_table(head, body))
-    left = _more(stability.k - MOST_CLUSTERS["down"], "cluster")
+        parts.append(_report_table(head, body))
+    left = _more_of_report_table(stability.k - MOST_CLUSTERS["down"], "cluster")
     return "\n".join(
-        [*parts, *(_words(f"Left out: {more}, more stable.", "soft") for more in left)]
+        [
+            *parts,
+            *(_words_in_report_table(f"Left out: {more}, more stable.", "soft") for more in left),
+        ]
     )
 
 
-def _more(count: int, noun: str) -> list[str]:
+def _more_of_report_table(count: int, noun: str) -> list[str]:
     return [counted(count, noun)] if count > 0 else []
 
 
-def _words(text: str, style: str = "") -> str:
+def _words_in_report_table(text: str, style: str = "") -> str:
     return f"<p{f' class={style}' if style else ''}>{as_html(text)}</p>" if text else ""
 
 
-def _shade(difference: float) -> str:
+def _shade_in_report_table(difference: float) -> str:
     """Return the attribute that colours a cell by a difference from -1 to 1."""
     if math.isnan(difference):
         return ""
@@ -102,15 +118,15 @@ def _shade(difference: float) -> str:
     return f' style="background:color-mix(in srgb, var(--{color}) {share}%, transparent)"'
 
 
-def _cell(name: str, content: str, attributes: str = "") -> str:
+def _cell_of_report_table(name: str, content: str, attributes: str = "") -> str:
     return f'<td data-label="{as_html(name)}"{attributes}>{content}</td>'
 
 
-def _row(name: str, cells: Iterable[str]) -> str:
+def _row_of_report_table(name: str, cells: Iterable[str]) -> str:
     return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'
 
 
-def _table(head: Sequence[str], body: Iterable[str]) -> str:
+def _report_table(head: Sequence[str], body: Iterable[str]) -> str:
     """Return a table that becomes paragraphs on a phone."""
     top = "".join(f'<th scope="col">{as_html(name)}</th>' for name in head)
     rows = "\n".join(body)

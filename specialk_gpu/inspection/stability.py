@@ -17,11 +17,11 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_random_state
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._printable import html_table
-from specialk_gpu._progress import show_progress, unheard, with_progress
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
+from specialk_gpu._printable import printable_html_table
+from specialk_gpu._progress import show_progress, with_progress, without_progress
 from specialk_gpu.backend import backend_of, is_device_array
 from specialk_gpu.backend.typing import Seed
 
@@ -146,7 +146,10 @@ class Stability:
 
     def _repr_html_(self) -> str:
         """Return two tables of HTML, for notebooks."""
-        tables = [html_table(*self._by_kind()), html_table(*self._by_cluster(self.k))]
+        tables = [
+            printable_html_table(*self._by_kind()),
+            printable_html_table(*self._by_cluster(self.k)),
+        ]
         return "\n".join([f"<p>{self._title()}</p>", *tables])
 
     def _title(self) -> str:
@@ -164,7 +167,7 @@ class Stability:
             ks = ", ".join(f"{k} ({n})" for k, n in found.most_common(5))
             more = ", ..." if len(found) > 5 else ""
             means = [f"{np.mean(aris):.3f}", f"{min(aris):.3f}"]
-            rows.append([_in_words(kind), str(len(own)), f"{ks}{more}", *means])
+            rows.append([_stability_in_words(kind), str(len(own)), f"{ks}{more}", *means])
         return ["changed", "fits", "k (fits)", "mean ARI", "least ARI"], rows
 
     def _by_cluster(self, most: int) -> tuple[list[str], list[list[str]]]:
@@ -173,18 +176,18 @@ class Stability:
         rows = []
         for c in sorted(np.argsort(least, kind="stable")[:most].tolist()):
             cells = ["" if math.isnan(own[c]) else f"{own[c]:.3f}" for own in means.values()]
-            rows.append([str(c), f"{self.sizes[c]}", *cells, _verdict(least[c])])
-        return ["Jaccard of cluster", "rows", *map(_in_words, means), ""], rows
+            rows.append([str(c), f"{self.sizes[c]}", *cells, _verdict_on_stability(least[c])])
+        return ["Jaccard of cluster", "rows", *map(_stability_in_words, means), ""], rows
 
     def _left_out(self, most: int) -> list[str]:
         return [f"and {self.k - most} clusters that are more stable"] if self.k > most else []
 
 
-def _in_words(kind: str) -> str:
+def _stability_in_words(kind: str) -> str:
     return {"order": "order of rows", "sample": f"{100 * SAMPLED:g} % of the rows"}.get(kind, kind)
 
 
-def _verdict(jaccard: float) -> str:
+def _verdict_on_stability(jaccard: float) -> str:
     if math.isnan(jaccard):
         return "in no sample"
     return "stable" if jaccard >= STABLE else "doubtful" if jaccard >= DOUBTFUL else "unstable"
@@ -215,9 +218,9 @@ def stability(
         msg = f"X must be the {len(labels)} rows of the fit, got {X.shape[0]}."
         raise ValueError(msg)
     graph = str(model._settings["affinity"]).startswith("precomputed")
-    chosen = _checked_kinds(kinds, graph=graph)
-    n_refits = as_integer("n_refits", n_refits, 1)
-    plans = list(_plans(model, chosen, n_refits, check_random_state(random_state)))
+    chosen = _checked_kinds_of_stability(kinds, graph=graph)
+    n_refits = checked_integer("n_refits", n_refits, 1)
+    plans = list(_stability_plans(model, chosen, n_refits, check_random_state(random_state)))
     if not plans:
         msg = "kinds leaves nothing to change: with so few rows, there are no other n_neighbors."
         raise ValueError(msg)
@@ -227,14 +230,14 @@ def stability(
     )
     with show_progress() if model.get_params()["verbose"] else nullcontext():
         refits = tuple(
-            _compared(plan, labels, own, model.n_clusters_)
+            _compared_for_stability(plan, labels, own, model.n_clusters_)
             for plan, own in zip(plans, with_progress(found, len(plans), "refits"), strict=True)
         )
     sizes = np.bincount(labels[labels >= 0], minlength=model.n_clusters_)
     return Stability(model.n_clusters_, sizes, refits)
 
 
-def _checked_kinds(kinds: Sequence[str] | None, *, graph: bool) -> list[str]:
+def _checked_kinds_of_stability(kinds: Sequence[str] | None, *, graph: bool) -> list[str]:
     possible = [kind for kind in KINDS if not (graph and kind == "n_neighbors")]
     if kinds is None:
         return possible
@@ -246,7 +249,7 @@ def _checked_kinds(kinds: Sequence[str] | None, *, graph: bool) -> list[str]:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class _StabilityPlan:
     """What is changed: parameters of the fit, and which rows it gets (None: all, as they are)."""
 
     kind: str
@@ -255,9 +258,9 @@ class _Plan:
     rows: np.ndarray | None = None
 
 
-def _plans(
+def _stability_plans(
     model: Fitted, kinds: Iterable[str], n_refits: int, rng: np.random.RandomState
-) -> Iterable[_Plan]:
+) -> Iterable[_StabilityPlan]:
     """Say what to change for each refit; whatever is drawn is drawn here."""
     m, given = len(model.labels_), model._settings | {"backend": model.backend_}
     seed = model.get_params()["random_state"]
@@ -269,29 +272,31 @@ def _plans(
             was = given["n_neighbors"]
             others = {max(1, min(round(factor * was), m - 1)) for factor in FACTORS} - {was}
             for n in sorted(others):
-                yield _Plan(kind, f"n_neighbors={n}", given | {"n_neighbors": n})
+                yield _StabilityPlan(kind, f"n_neighbors={n}", given | {"n_neighbors": n})
             continue
         for i in range(1, n_refits + 1):
             if kind == "random_state":
                 seed = int(rng.randint(2**31 - 1))
-                yield _Plan(kind, f"random_state={seed}", given | {"random_state": seed})
+                yield _StabilityPlan(kind, f"random_state={seed}", given | {"random_state": seed})
             else:
                 order = rng.permutation(m)
                 rows = order if kind == "order" else np.sort(order[: max(2, round(SAMPLED * m))])
-                yield _Plan(kind, f"{kind} {i}", given, rows)
+                yield _StabilityPlan(kind, f"{kind} {i}", given, rows)
 
 
-def _labels(kind: type, X: Any, plan: _Plan, *, graph: bool) -> np.ndarray:
+def _labels(kind: type, X: Any, plan: _StabilityPlan, *, graph: bool) -> np.ndarray:
     """Fit by a plan; return the labels on the host. Warnings were those of the first fit."""
     if plan.rows is not None:
         rows = plan.rows if not is_device_array(X) else backend_of(X).asarray(plan.rows)
         X = X[rows][:, rows] if graph else X[rows]
-    with warnings.catch_warnings(), unheard():
+    with warnings.catch_warnings(), without_progress():
         warnings.simplefilter("ignore")
         return on_host(kind(**plan.parameters).fit(X).labels_)
 
 
-def _compared(plan: _Plan, labels: np.ndarray, found: np.ndarray, k: int) -> Refit:
+def _compared_for_stability(
+    plan: _StabilityPlan, labels: np.ndarray, found: np.ndarray, k: int
+) -> Refit:
     """Compare the labels of a refit with those of the model."""
     common = labels if plan.rows is None else labels[plan.rows]
     ari = float(adjusted_rand_score(common, found))

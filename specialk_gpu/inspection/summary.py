@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._printable import html_table, printable
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
+from specialk_gpu._printable import printable, printable_html_table
 from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.columns import ColumnSummary, columns_of, summary_of_column
 from specialk_gpu.inspection.diagnostics import counted, fitted_rows, sizes_of_clusters, typical
@@ -21,7 +21,7 @@ from specialk_gpu.inspection.outliers import usual_spacings
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Summary", "shown_name", "shown_value", "summary"]
+__all__ = ["Summary", "name_in_summary", "summary", "value_in_summary"]
 
 TYPICAL = 3  # rows of each cluster
 TOLD = 2  # columns that are told for each cluster
@@ -110,14 +110,14 @@ class Summary:
         """Return the summary as two tables, of at most 25 lines together."""
         parts = [self._title()]
         for head, rows, more in self._tables(**MOST_PRINTED):
-            parts += [*_aligned([head, *rows]), *([f"and {more}"] if more else []), ""]
+            parts += [*_aligned_summary([head, *rows]), *([f"and {more}"] if more else []), ""]
         return "\n".join([*parts, self._note()])
 
     def _repr_html_(self) -> str:
         """Return the summary as two tables of HTML, for notebooks."""
         parts = [f"<p>{html.escape(self._title())}</p>"]
         for head, rows, more in self._tables(**MOST_IN_HTML):
-            parts.append(html_table(head, rows))
+            parts.append(printable_html_table(head, rows))
             parts += [f"<p>and {html.escape(more)}</p>"] if more else []
         return "\n".join([*parts, f"<p>{html.escape(self._note())}</p>"])
 
@@ -148,10 +148,10 @@ class Summary:
         head = ["column", *["effect"] * effects, "blanks", *(f"cluster {c}" for c in shown)]
         rows = [
             [
-                shown_name(column.name),
+                name_in_summary(column.name),
                 *["–" if math.isnan(column.effect) else f"{column.effect:.2f}"] * effects,
                 str(int(column.blanks.sum())),
-                *(shown_value(column, c) for c in shown),
+                *(value_in_summary(column, c) for c in shown),
             ]
             for column in self.columns[:columns]
         ]
@@ -161,11 +161,11 @@ class Summary:
     def _cells_of_cluster(self, c: int) -> list[str]:
         """Return the cells of a cluster in the first table."""
         told = []
-        strong = sorted(self.columns, key=lambda column: -_strength(column, c))
+        strong = sorted(self.columns, key=lambda column: -_strength_in_summary(column, c))
         for column in strong[:TOLD]:
-            if _strength(column, c) > 0:
-                value = f"{shown_value(column, c)} ({column.differences[c]:+.2f})"
-                told.append(f"{shown_name(column.name)} {value}")
+            if _strength_in_summary(column, c) > 0:
+                value = f"{value_in_summary(column, c)} ({column.differences[c]:+.2f})"
+                told.append(f"{name_in_summary(column.name)} {value}")
         return [
             str(c),
             f"{int(self.sizes[c]):,}",
@@ -177,34 +177,34 @@ class Summary:
         ]
 
 
-def _strength(column: ColumnSummary, c: int) -> float:
+def _strength_in_summary(column: ColumnSummary, c: int) -> float:
     difference = abs(float(column.differences[c]))
     return 0.0 if math.isnan(difference) else difference
 
 
-def shown_name(text: str, longest: int = LONGEST) -> str:
+def name_in_summary(text: str, longest: int = LONGEST) -> str:
     """Return a text fit for a cell: printable, and not too long."""
     text = printable(text)
     return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
-def shown_value(column: ColumnSummary, c: int, longest: int = LONGEST) -> str:
+def value_in_summary(column: ColumnSummary, c: int, longest: int = LONGEST) -> str:
     """Return the value of a cluster: a median, or the most frequent value with its share."""
     if column.frequencies is None:
-        return _shown_number(column.values[c])
+        return _number_in_summary(column.values[c])
     if math.isnan(column.frequencies[c]):
         return "–"
-    return f"{shown_name(column.values[c], longest)} {100 * column.frequencies[c]:.0f} %"
+    return f"{name_in_summary(column.values[c], longest)} {100 * column.frequencies[c]:.0f} %"
 
 
-def _shown_number(value: float) -> str:
+def _number_in_summary(value: float) -> str:
     """Return a number with four digits or more, as people write it."""
     if math.isnan(value):
         return "–"
     return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+def _aligned_summary(table: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table: the first column and words to the left, others to the right."""
     worded = table[0][-1] in ("differs most in", "typical rows")
     widths = [max(map(len, cells)) for cells in zip(*table, strict=True)]

@@ -18,7 +18,7 @@ from typing import IO, Any, cast
 import numpy as np
 from scipy import sparse
 
-__all__ = ["check_sizes", "read_idx_array", "read_npy", "read_npz"]
+__all__ = ["check_sizes_of_sparse_array", "read_idx_array", "read_npy", "read_npz"]
 
 GZIP_RATIO = 1032  # no byte of deflate gives more
 _IDX_DTYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -78,7 +78,7 @@ def read_npy(stream: IO[bytes], size: int, kinds: str = "buif") -> np.ndarray:
     if promised != held or any(side < 0 for side in shape):
         msg = f"its header states shape {shape}, {promised} bytes, but {held} follow"
         raise ValueError(msg)
-    values = np.frombuffer(_bytes(stream, promised), dtype)
+    values = np.frombuffer(_bytes_of_array(stream, promised), dtype)
     return values.reshape(shape, order="F" if in_columns else "C")
 
 
@@ -108,7 +108,7 @@ def _npy_header(stream: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     raise ValueError(msg)
 
 
-def _bytes(stream: IO[bytes], size: int) -> bytearray:
+def _bytes_of_array(stream: IO[bytes], size: int) -> bytearray:
     """Read `size` bytes; memory grows with what is there, not with what was promised."""
     content = bytearray()
     while len(content) < size:
@@ -144,10 +144,12 @@ def read_npz(path: Path, key: str | None) -> np.ndarray | sparse.csr_array:
         members = {x.filename.removesuffix(".npy"): x for x in archive.infolist()}
         names = list(members)
         if key is None and {"format", "shape", "data"} <= set(names):
-            layout = _layout(_member(archive, members["format"], "SU"))
+            layout = _layout_of_sparse_array(_npz_member(archive, members["format"], "SU"))
             if layout in _PARTS:
-                arrays = _sparse_parts(archive, members, layout)
-                return _sparse(layout, _shape(_member(archive, members["shape"], "iu")), arrays)
+                arrays = _parts_of_sparse_array(archive, members, layout)
+                return _sparse_array(
+                    layout, _shape_of_array(_npz_member(archive, members["shape"], "iu")), arrays
+                )
         if key is None and len(names) != 1:
             held = f"it holds {len(names)} arrays ({', '.join(names)})"
             msg = f"{held}; choose one with key= (--key on the command line)" if names else held
@@ -155,33 +157,35 @@ def read_npz(path: Path, key: str | None) -> np.ndarray | sparse.csr_array:
         if key is not None and key not in names:
             msg = f"it has no array {key!r}, only {', '.join(names)}"
             raise ValueError(msg)
-        return _member(archive, members[key or names[0]])
+        return _npz_member(archive, members[key or names[0]])
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "buif") -> np.ndarray:
+def _npz_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, kinds: str = "buif") -> np.ndarray:
     if info.flag_bits & 1:
         msg = f"its part {info.filename!r} is encrypted"
         raise ValueError(msg)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         msg = f"its part {info.filename!r} is compressed in a way that .npz files are not"
         raise ValueError(msg)
-    _check_promise(info.file_size, min(info.compress_size, os.stat(archive.filename or "").st_size))
+    _check_promised_array(
+        info.file_size, min(info.compress_size, os.stat(archive.filename or "").st_size)
+    )
     with archive.open(info) as stream:
         return read_npy(stream, info.file_size, kinds)  # at its end the checksum is compared
 
 
-def _check_promise(promised: int, compressed: int) -> None:
+def _check_promised_array(promised: int, compressed: int) -> None:
     if promised > GZIP_RATIO * (compressed + 64):
         msg = f"it promises {promised} bytes, more than its {compressed} compressed bytes can hold"
         raise ValueError(msg)
 
 
-def _layout(array: np.ndarray) -> str:
+def _layout_of_sparse_array(array: np.ndarray) -> str:
     value = array.item() if array.size == 1 else ""
     return value.decode("latin-1") if isinstance(value, bytes) else str(value)
 
 
-def _shape(array: np.ndarray) -> tuple[int, int]:
+def _shape_of_array(array: np.ndarray) -> tuple[int, int]:
     sides = array.ravel().tolist()
     if len(sides) != 2 or min(sides) < 0:
         msg = f"expected a sparse matrix of two dimensions, got the shape {sides}"
@@ -189,7 +193,7 @@ def _shape(array: np.ndarray) -> tuple[int, int]:
     return sides[0], sides[1]
 
 
-def _sparse_parts(
+def _parts_of_sparse_array(
     archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], layout: str
 ) -> dict[str, np.ndarray]:
     parts = _PARTS[layout]
@@ -199,14 +203,16 @@ def _sparse_parts(
         if part not in members:
             msg = f"a sparse matrix in format {layout} needs the array {part!r}, which is missing"
             raise ValueError(msg)
-    arrays = {part: _member(archive, members[part], "iu") for part in parts}
-    return {"data": _member(archive, members["data"])} | arrays
+    arrays = {part: _npz_member(archive, members[part], "iu") for part in parts}
+    return {"data": _npz_member(archive, members["data"])} | arrays
 
 
-def _sparse(layout: str, shape: tuple[int, int], arrays: dict[str, np.ndarray]) -> sparse.csr_array:
+def _sparse_array(
+    layout: str, shape: tuple[int, int], arrays: dict[str, np.ndarray]
+) -> sparse.csr_array:
     """Build the matrix and check all its indices: native code trusts them."""
     data = arrays["data"]
-    check_sizes(shape, data.size)
+    check_sizes_of_sparse_array(shape, data.size)
     if layout == "coo":
         i, j = arrays["coords"] if "coords" in arrays else (arrays["row"], arrays["col"])
         return sparse.csr_array(sparse.coo_array((data, (i, j)), shape=shape))
@@ -231,7 +237,7 @@ def _sparse(layout: str, shape: tuple[int, int], arrays: dict[str, np.ndarray]) 
     return sparse.csr_array(matrix)
 
 
-def check_sizes(shape: tuple[int, int], n_entries: int) -> None:
+def check_sizes_of_sparse_array(shape: tuple[int, int], n_entries: int) -> None:
     """Refuse a sparse matrix that would take far more memory than its entries.
 
     Parameters
@@ -286,12 +292,12 @@ def read_idx_array(path: Path) -> np.ndarray:
         promised, size = math.prod(shape) * dtype.itemsize, path.stat().st_size
         wrong = f"its header states shape {shape}, {promised} bytes, but"
         if compressed:
-            _check_promise(promised, size)
+            _check_promised_array(promised, size)
         elif promised != size - stream.tell():
             msg = f"{wrong} {size - stream.tell()} follow"
             raise ValueError(msg)
         try:
-            content = _bytes(stream, promised)
+            content = _bytes_of_array(stream, promised)
         except ValueError as error:
             msg = f"{wrong} {error}"
             raise ValueError(msg) from error

@@ -99,19 +99,19 @@ def dialect_of(lines: Sequence[str], ending: str, header: bool | None) -> Dialec
     if not stated and all(line.startswith('"') for line in lines if line.strip()):
         separators += " "  # names of columns and rows in quotes: `write.table` of R
     candidates = {separator: parse_rows(lines, separator) for separator in separators}
-    scores = {separator: _score(rows, separator) for separator, rows in candidates.items()}
+    scores = {separator: _dialect_score(rows, separator) for separator, rows in candidates.items()}
     separator = max(separators, key=scores.__getitem__)  # the first of equals
     rows = candidates[separator]
-    lacks_one = _lacks_one(rows)
+    lacks_one = _header_lacks_one(rows)
     comma = separator != "," and any(
         _COMMA.fullmatch(cell) for row in rows[1:] or rows for cell in row
     )
     if header is None:
-        header = bool(rows) and _is_header(rows, lines, comma=comma, lacks_one=lacks_one)
+        header = bool(rows) and _dialect_has_header(rows, lines, comma=comma, lacks_one=lacks_one)
     return Dialect(separator, comma, header, header and lacks_one, int(stated is not None))
 
 
-def _lacks_one(rows: list[list[str]]) -> bool:
+def _header_lacks_one(rows: list[list[str]]) -> bool:
     """Return whether the first row has one cell fewer than the others, which begin with names.
 
     At least two others are needed to tell. Where all end in a separator, no name is lacking.
@@ -125,7 +125,7 @@ def _lacks_one(rows: list[list[str]]) -> bool:
     )
 
 
-def _score(rows: list[list[str]], separator: str) -> tuple[float, float, int]:
+def _dialect_score(rows: list[list[str]], separator: str) -> tuple[float, float, int]:
     """Return how well a separator fits: rows of one width, cells that are numbers, and the width.
 
     A separator that occurs in no row has the worst score.
@@ -133,7 +133,7 @@ def _score(rows: list[list[str]], separator: str) -> tuple[float, float, int]:
     width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (1, 0)
     if width == 1:
         return 0.0, 0.0, 0
-    count += _lacks_one(rows)
+    count += _header_lacks_one(rows)
     cells = [cell for row in rows[1:] or rows for cell in row]
     numbers = sum(is_blank(cell) or is_number(cell, comma=separator != ",") for cell in cells)
     return count / len(rows), numbers / len(cells), width
@@ -177,7 +177,7 @@ def is_number(cell: str, *, comma: bool = False) -> bool:
     return "_" not in cell
 
 
-def _is_header(
+def _dialect_has_header(
     rows: list[list[str]], lines: Sequence[str], *, comma: bool, lacks_one: bool
 ) -> bool:
     """Decide whether the first row holds names; raise a ValueError if it could be both."""
@@ -191,22 +191,22 @@ def _is_header(
     if lacks_one:
         if not all(numbers):
             return True
-        _ask(f"its first row, {_shortened(first)}, has one cell fewer than the others")
+        _ask_for_dialect(f"its first row, {_shortened(first)}, has one cell fewer than the others")
     if not all(numbers):
-        if not first[0].strip() and all(numbers[1:]) and _row_numbers(body):
+        if not first[0].strip() and all(numbers[1:]) and _dialect_has_row_numbers(body):
             return True  # `,0,1`: the names that pandas gives, above its row numbers
         if all(n or b for n, b in zip(numbers, blanks, strict=True)) and first[0].strip():
             return False  # a row of numbers with gaps
         shown = next((c for c, n in zip(first, numbers, strict=True) if not n and c.strip()), "")
         mixed = f"names (such as {shown!r})" if shown else "blanks"
-        _ask(f"its first row mixes numbers and {mixed}")
-    reason = _numbers_like_names(first, body, lines)
+        _ask_for_dialect(f"its first row mixes numbers and {mixed}")
+    reason = _header_of_numbers(first, body, lines)
     if reason:
-        _ask(f"its first row, {_shortened(first)}, could be names or numbers: {reason}")
+        _ask_for_dialect(f"its first row, {_shortened(first)}, could be names or numbers: {reason}")
     return False
 
 
-def _ask(what: str) -> None:
+def _ask_for_dialect(what: str) -> None:
     msg = f"{what}; set header=True or False (--header yes or no) to say whether it is a header"
     raise ValueError(msg)
 
@@ -215,13 +215,13 @@ def _shortened(cells: list[str]) -> str:
     return ", ".join(cells if len(cells) < 6 else [*cells[:3], "…", cells[-1]])
 
 
-def _row_numbers(body: list[list[str]]) -> bool:
+def _dialect_has_row_numbers(body: list[list[str]]) -> bool:
     """Return whether the first cells count the rows, from 0 or from 1."""
     found = [row[0].strip() for row in body]
     return any(found == [str(i + start) for i in range(len(found))] for start in (0, 1))
 
 
-def _numbers_like_names(first: list[str], body: list[list[str]], lines: Sequence[str]) -> str:
+def _header_of_numbers(first: list[str], body: list[list[str]], lines: Sequence[str]) -> str:
     """Return why a first row of numbers could be names; an empty text if it could not."""
     if not body or not all(_INTEGER.fullmatch(cell) for cell in first):
         return ""

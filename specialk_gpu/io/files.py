@@ -30,22 +30,22 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 
 from specialk_gpu._printable import printable
-from specialk_gpu._writing import replacing
+from specialk_gpu._writing import writing_whole
 from specialk_gpu.io.arrays import read_idx_array, read_npy, read_npz
 from specialk_gpu.io.matrix_market import read_matrix_market
 from specialk_gpu.io.parquet import read_parquet
-from specialk_gpu.io.text import read_delimited
+from specialk_gpu.io.text import read_delimited_text
 from specialk_gpu.tables.faults import refuse_faults
-from specialk_gpu.tables.table import AsText, Table, leave_out_row_numbers, no_text
+from specialk_gpu.tables.table import AsText, Table, leave_row_numbers_out_of_table, no_text
 
 __all__ = ["LABEL_FORMATS", "MATRIX_FORMATS"]
 __all__ += [
-    "is_table",
-    "named",
+    "is_table_file",
+    "naming_file",
     "read_idx",
     "read_labels",
     "read_matrix",
-    "read_table",
+    "read_table_file",
     "write_labels",
 ]
 
@@ -97,17 +97,17 @@ def read_matrix(
         two-dimensional. For a table the message lists all columns that are not numbers, and all
         blanks.
     """
-    with named(Path(path)):
-        found = read_table(path, key=key, header=header)
+    with naming_file(Path(path)):
+        found = read_table_file(path, key=key, header=header)
         if not isinstance(found, Table):
             return found
-        if is_table(Path(path)):
-            leave_out_row_numbers(found, ())
+        if is_table_file(Path(path)):
+            leave_row_numbers_out_of_table(found, ())
             refuse_faults(found, filled=False)
         return found.X
 
 
-def read_table(
+def read_table_file(
     path: str | Path,
     *,
     key: str | None = None,
@@ -136,11 +136,11 @@ def read_table(
         As in `read_matrix`.
     """
     path = Path(path)
-    with named(path):
-        X = _read(path, key, header, as_text)
+    with naming_file(path):
+        X = _read_file(path, key, header, as_text)
         if isinstance(X, Table):
             return X
-        if _kind(path) == "idx" and isinstance(X, np.ndarray) and X.ndim > 1:
+        if _kind_of_file(path) == "idx" and isinstance(X, np.ndarray) and X.ndim > 1:
             X = X.reshape(len(X), math.prod(X.shape[1:]))
         if X.ndim != 2:
             msg = f"expected an array of shape (n_samples, n_features), got shape {X.shape}"
@@ -155,7 +155,7 @@ def read_table(
         return Table(X, names, names)
 
 
-def is_table(path: Path) -> bool:
+def is_table_file(path: Path) -> bool:
     """Return whether a file is a table of columns, by its name.
 
     Parameters
@@ -168,7 +168,7 @@ def is_table(path: Path) -> bool:
     bool
         True for text and for ``.parquet``.
     """
-    return _kind(path) in (*TEXT, "parquet")
+    return _kind_of_file(path) in (*TEXT, "parquet")
 
 
 def read_labels(
@@ -197,10 +197,10 @@ def read_labels(
         is named "label", or a number that is not an integer or does not fit into int64.
     """
     path = Path(path)
-    with named(path):
-        labels = _read(path, key, header, no_text)
+    with naming_file(path):
+        labels = _read_file(path, key, header, no_text)
         if isinstance(labels, Table):
-            leave_out_row_numbers(labels, ())
+            leave_row_numbers_out_of_table(labels, ())
             if "label" in labels.names:
                 labels.keep(["label"])
             for name, fault in labels.faults.items():
@@ -262,7 +262,7 @@ def write_labels(
     if ids is not None and (ending != ".csv" or len(ids) != len(labels)):
         msg = f"ids need a .csv file, and one for each label, got {str(path)!r} and {len(ids)} ids"
         raise ValueError(msg)
-    with replacing(path) as stream:
+    with writing_whole(path) as stream:
         if ending == ".npy":
             np.save(stream, labels, allow_pickle=False)
         elif ids is None:
@@ -295,17 +295,17 @@ def read_idx(path: str | Path) -> np.ndarray:
         header states.
     """
     path = Path(path)
-    with named(path):
+    with naming_file(path):
         return read_idx_array(path)
 
 
-# -- one reader for each format; `named` adds the file's name to their messages ------------------
+# -- one reader for each format; `naming_file` adds the file's name to their messages -----------
 
 PREFIX = "cannot read "
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def naming_file(path: Path) -> Iterator[None]:
     """Turn any error that a reader raises about the content into a ValueError with the path.
 
     Parameters
@@ -339,7 +339,7 @@ def named(path: Path) -> Iterator[None]:
         raise ValueError(msg) from error
 
 
-def _kind(path: Path) -> str | None:
+def _kind_of_file(path: Path) -> str | None:
     name = path.name.lower()
     found = re.search(
         r"(idx)\d-ubyte(\.gz)?$|\.(csv|tsv|txt|mtx)(\.gz)?$|\.(npy|npz|parquet)$", name
@@ -347,13 +347,13 @@ def _kind(path: Path) -> str | None:
     return next(group for group in found.groups() if group) if found else None
 
 
-def _read(
+def _read_file(
     path: Path,
     key: str | None,
     header: bool | None,  # noqa: FBT001 - a private function
     as_text: AsText,
 ) -> Table | np.ndarray | sparse.csr_array:
-    kind = _kind(path)
+    kind = _kind_of_file(path)
     if key is not None and kind != "npz":
         msg = f"key={key!r} picks an array of an .npz file, but this is not an .npz file"
         raise ValueError(msg)
@@ -362,7 +362,7 @@ def _read(
         raise ValueError(msg)
     match kind:
         case "csv" | "tsv" | "txt":
-            return read_delimited(path, kind, header, as_text)
+            return read_delimited_text(path, kind, header, as_text)
         case "parquet":
             return read_parquet(path, as_text)
         case "npy":

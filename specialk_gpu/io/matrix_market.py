@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu.io.arrays import check_sizes
-from specialk_gpu.io.text import MOST_OF_GZIP, load_numbers, text_lines
+from specialk_gpu.io.arrays import check_sizes_of_sparse_array
+from specialk_gpu.io.text import MOST_OF_GZIP, numbers_of_text, text_lines
 
 __all__ = ["read_matrix_market"]
 
@@ -53,10 +53,10 @@ def read_matrix_market(path: Path) -> np.ndarray | sparse.csr_array:
         msg += f"symmetric, got {layout} {field} {symmetry}"
         raise ValueError(msg)
     sizes = next((line for line in lines if line.strip() and line[0] != "%"), "").strip()
-    shape, n_entries = _sizes(sizes, layout, symmetry)
+    shape, n_entries = _matrix_market_sizes(sizes, layout, symmetry)
     expected = (n_entries, 1 if layout == "array" else 2 if field == "pattern" else 3)
-    _check_length(path, expected, sizes)
-    body = load_numbers(lines, comments="%", max_rows=n_entries + 1)
+    _check_matrix_market_length(path, expected, sizes)
+    body = numbers_of_text(lines, comments="%", max_rows=n_entries + 1)
     if body.size != math.prod(expected) or body.shape not in (expected, (0, 1)):
         got = f"{'more' if len(body) > n_entries else len(body)} of {body.shape[1]}"
         msg = f"expected {expected[0]} lines of {expected[1]} numbers after the sizes {sizes!r}, "
@@ -64,14 +64,14 @@ def read_matrix_market(path: Path) -> np.ndarray | sparse.csr_array:
         raise ValueError(msg)
     body = body.reshape(expected)
     if field == "integer":
-        _check_whole(body[:, -1], "a value of a file of integers")
+        _check_matrix_market_integers(body[:, -1], "a value of a file of integers")
     if layout == "array":
-        return _dense(body[:, 0], shape, symmetry)
-    check_sizes(shape, n_entries)
-    return _sparse(body, shape, symmetry)
+        return _dense_matrix_market(body[:, 0], shape, symmetry)
+    check_sizes_of_sparse_array(shape, n_entries)
+    return _sparse_matrix_market(body, shape, symmetry)
 
 
-def _sizes(line: str, layout: str, symmetry: str) -> tuple[tuple[int, int], int]:
+def _matrix_market_sizes(line: str, layout: str, symmetry: str) -> tuple[tuple[int, int], int]:
     """Return the shape and the number of entries that the file must hold."""
     words = line.split() if len(line) < 100 else []
     numbers = tuple(int(word) for word in words if word.isascii() and word.isdigit())
@@ -87,7 +87,7 @@ def _sizes(line: str, layout: str, symmetry: str) -> tuple[tuple[int, int], int]
     return (n_rows, n_columns), n_entries
 
 
-def _check_length(path: Path, expected: tuple[int, int], sizes: str) -> None:
+def _check_matrix_market_length(path: Path, expected: tuple[int, int], sizes: str) -> None:
     """Refuse sizes for which the file is too short, before any memory is asked for."""
     most = path.stat().st_size
     if path.suffix.lower() == ".gz":
@@ -98,14 +98,14 @@ def _check_length(path: Path, expected: tuple[int, int], sizes: str) -> None:
         raise ValueError(msg)
 
 
-def _check_whole(values: np.ndarray, what: str) -> None:
+def _check_matrix_market_integers(values: np.ndarray, what: str) -> None:
     wrong = np.flatnonzero(values != np.trunc(values))  # NaN too
     if wrong.size:
         msg = f"{what} must be a whole number, got {values[wrong[0]]} in entry {wrong[0] + 1}"
         raise ValueError(msg)
 
 
-def _dense(values: np.ndarray, shape: tuple[int, int], symmetry: str) -> np.ndarray:
+def _dense_matrix_market(values: np.ndarray, shape: tuple[int, int], symmetry: str) -> np.ndarray:
     if symmetry == "general":
         return values.reshape(shape, order="F")
     X = np.zeros(shape)
@@ -113,10 +113,12 @@ def _dense(values: np.ndarray, shape: tuple[int, int], symmetry: str) -> np.ndar
     return X + np.triu(X, 1).T
 
 
-def _sparse(entries: np.ndarray, shape: tuple[int, int], symmetry: str) -> sparse.csr_array:
+def _sparse_matrix_market(
+    entries: np.ndarray, shape: tuple[int, int], symmetry: str
+) -> sparse.csr_array:
     rows, columns = entries[:, 0], entries[:, 1]
-    _check_whole(rows, "the row of an entry")
-    _check_whole(columns, "the column of an entry")
+    _check_matrix_market_integers(rows, "the row of an entry")
+    _check_matrix_market_integers(columns, "the column of an entry")
     outside = np.flatnonzero((rows < 1) | (columns < 1) | (rows > shape[0]) | (columns > shape[1]))
     if outside.size:
         first = f"{rows[outside[0]]:.0f}, {columns[outside[0]]:.0f}"

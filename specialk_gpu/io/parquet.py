@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from specialk_gpu.tables.frames import table_of_columns
+from specialk_gpu.tables.frames import table_of_frame
 from specialk_gpu.tables.table import AsText, Table, no_text
 
 __all__ = ["read_parquet"]
@@ -21,7 +21,7 @@ def read_parquet(path: Path, as_text: AsText = no_text) -> Table:
     path : Path
         The file.
     as_text : callable
-        Tells which columns to read as text; see `read_delimited`.
+        Tells which columns to read as text; see `read_delimited_text`.
 
     Returns
     -------
@@ -36,19 +36,19 @@ def read_parquet(path: Path, as_text: AsText = no_text) -> Table:
         If the file is damaged, or has no columns, or two of one name.
     """
     if importlib.util.find_spec("pyarrow"):
-        table, metadata = _by_pyarrow(path)
+        table, metadata = _parquet_by_pyarrow(path)
     elif importlib.util.find_spec("polars"):
-        table, metadata = _by_polars(path)
+        table, metadata = _parquet_by_polars(path)
     else:
         msg = "reading .parquet files needs pyarrow or polars: pip install pyarrow"
         raise ImportError(msg)
     names = list(table.column_names if hasattr(table, "column_names") else table.columns)
-    index = _index_columns(metadata)
+    index = _index_columns_of_parquet(metadata)
     order = [name for name in names if name not in index]
-    return table_of_columns(order, table.__getitem__, as_text)
+    return table_of_frame(order, table.__getitem__, as_text)
 
 
-def _by_pyarrow(path: Path) -> tuple[Any, bytes | None]:
+def _parquet_by_pyarrow(path: Path) -> tuple[Any, bytes | None]:
     import pyarrow
     from pyarrow import parquet
 
@@ -60,7 +60,7 @@ def _by_pyarrow(path: Path) -> tuple[Any, bytes | None]:
     return table, (table.schema.metadata or {}).get(b"pandas")
 
 
-def _by_polars(path: Path) -> tuple[Any, str | None]:
+def _parquet_by_polars(path: Path) -> tuple[Any, str | None]:
     import polars
 
     try:
@@ -71,7 +71,7 @@ def _by_polars(path: Path) -> tuple[Any, str | None]:
     return table, metadata
 
 
-def _index_columns(metadata: bytes | str | None) -> list[str]:
+def _index_columns_of_parquet(metadata: bytes | str | None) -> list[str]:
     """Return the columns that pandas has stored as the index of its frame."""
     try:
         content = json.loads(metadata) if metadata else {}

@@ -8,17 +8,16 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu._result import ScaleWarning
-from specialk_gpu._stages import unequal_spreads
-from specialk_gpu._warn import warn
-from specialk_gpu.io.files import is_table, named, read_table
+from specialk_gpu._scales import unequal_scales
+from specialk_gpu._warnings import ScaleWarning, warn
+from specialk_gpu.io.files import is_table_file, naming_file, read_table_file
 from specialk_gpu.tables.choice import Choice
 from specialk_gpu.tables.faults import refuse_faults
 from specialk_gpu.tables.preparation import Preparation, Prepared
 from specialk_gpu.tables.table import (
     FEWEST_ROWS,
     Table,
-    leave_out_row_numbers,
+    leave_row_numbers_out_of_table,
     listed,
     no_text,
     option,
@@ -59,35 +58,35 @@ def read_rows(
         msg = "--columns, --drop, --id-column, --one-hot, --missing and --scale are for rows of "
         msg += "features, not with --affinity precomputed"
         raise ValueError(msg)
-    with named(path):
-        table = read_table(path, key=key, header=header, as_text=choice.as_text)
+    with naming_file(path):
+        table = read_table_file(path, key=key, header=header, as_text=choice.as_text)
         if not isinstance(table, Table):
             if choice:
                 msg = "a sparse matrix has no columns to choose or to scale"
                 raise ValueError(msg)
-            return None, _as_it_is(table)
-        if not is_table(path):
+            return None, _rows_as_read(table)
+        if not is_table_file(path):
             if graph:  # checked as a graph
-                return None, _as_it_is(table.X)
+                return None, _rows_as_read(table.X)
             table.count_blanks()
             if not choice:
                 refuse_faults(table, filled=False)
-                return None, _as_it_is(table.X)
+                return None, _rows_as_read(table.X)
         table.keep(choice.used(table.order))
-        if is_table(path):
-            leave_out_row_numbers(table, choice.named)
+        if is_table_file(path):
+            leave_row_numbers_out_of_table(table, choice.named)
         if graph:
             refuse_faults(table, filled=False, advise=False)
-            return None, _as_it_is(table.X)
+            return None, _rows_as_read(table.X)
         preparation, prepared = Preparation.fit(table, choice)
-        if is_table(path):
-            _warn_of_ids(table, choice.named)
+        if is_table_file(path):
+            _warn_of_ids_in_rows(table, choice.named)
             if not choice.scale:
-                _warn_of_scales(table)
+                _warn_of_scales_in_rows(table)
         return preparation, prepared
 
 
-def _as_it_is(X: np.ndarray | sparse.csr_array) -> Prepared:
+def _rows_as_read(X: np.ndarray | sparse.csr_array) -> Prepared:
     return Prepared(X, None, None, X.shape[0], None)
 
 
@@ -115,26 +114,26 @@ def read_new_rows(
     FileNotFoundError, ImportError, ValueError
         As in `read_matrix`; also if the columns are not those of the fit.
     """
-    with named(path):
+    with naming_file(path):
         as_text = no_text if preparation is None else preparation.as_text
-        table = read_table(path, key=key, header=header, as_text=as_text)
-        if isinstance(table, Table) and not is_table(path):
+        table = read_table_file(path, key=key, header=header, as_text=as_text)
+        if isinstance(table, Table) and not is_table_file(path):
             table.count_blanks()
         if preparation is None:
             if isinstance(table, Table):
-                if is_table(path):
-                    leave_out_row_numbers(table, ())
+                if is_table_file(path):
+                    leave_row_numbers_out_of_table(table, ())
                 refuse_faults(table, filled=False, advise=False)
-            return _as_it_is(table.X if isinstance(table, Table) else table)
+            return _rows_as_read(table.X if isinstance(table, Table) else table)
         if not isinstance(table, Table):
             msg = "expected rows of features as in the fit, got a sparse matrix"
             raise ValueError(msg)  # noqa: TRY004 - about a file
-        if is_table(path) and table.header:
-            leave_out_row_numbers(table, preparation.columns)
+        if is_table_file(path) and table.header:
+            leave_row_numbers_out_of_table(table, preparation.columns)
         return preparation.apply(table)
 
 
-def _warn_of_ids(table: Table, wanted: Collection[str]) -> None:
+def _warn_of_ids_in_rows(table: Table, wanted: Collection[str]) -> None:
     """Warn of columns that may be ids: whole numbers, no two of them equal.
 
     Parameters
@@ -166,7 +165,7 @@ def _warn_of_ids(table: Table, wanted: Collection[str]) -> None:
         )
 
 
-def _warn_of_scales(table: Table) -> None:
+def _warn_of_scales_in_rows(table: Table) -> None:
     """Warn by name of columns whose spreads differ a hundredfold, by the estimator's rule.
 
     Parameters
@@ -174,7 +173,7 @@ def _warn_of_scales(table: Table) -> None:
     table : Table
         The table, whose columns are not scaled.
     """
-    found = unequal_spreads(table.X.astype(np.float64))
+    found = unequal_scales(table.X.astype(np.float64))
     if found:
         wide, narrow = table.names[found.widest], table.names[found.narrowest]
         warn(

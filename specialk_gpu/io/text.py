@@ -19,11 +19,11 @@ from typing import Any, TextIO, cast
 
 import numpy as np
 
-from specialk_gpu._warn import warn
+from specialk_gpu._warnings import warn
 from specialk_gpu.io.dialect import NAMES, Dialect, dialect_of, is_blank, is_number
-from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_names
+from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, no_text, unique_table_names
 
-__all__ = ["load_numbers", "read_delimited", "text_lines"]
+__all__ = ["numbers_of_text", "read_delimited_text", "text_lines"]
 
 LONGEST_LINE = 1 << 26  # characters
 MOST_OF_GZIP = 100 << 20, 50  # bytes, and times the size of the file
@@ -37,7 +37,7 @@ _TWO_OR_ONE = re.compile(r"[+-]?\d+,\d+")
 _SOMEWHERE = re.compile(rf"(?<![\d,]){_THOUSANDS}(?![\d,])")
 
 
-class UnreadableError(ValueError):
+class UnreadableTextError(ValueError):
     """A text that is not UTF-8, or far larger than it may be."""
 
 
@@ -72,25 +72,25 @@ def text_lines(path: Path) -> Iterator[str]:
             except UnicodeDecodeError as error:
                 msg = f"it is not text in UTF-8, from about line {number} on ({error.reason}); "
                 msg += "save it as UTF-8"
-                raise UnreadableError(msg) from error
+                raise UnreadableTextError(msg) from error
             if not line:
                 return
             total += len(line)
             if "\0" in line:
                 msg = f"line {number} holds zero bytes, so it is not text in UTF-8, but perhaps in "
                 msg += "UTF-16; save it as UTF-8"
-                raise UnreadableError(msg)
+                raise UnreadableTextError(msg)
             if len(line) > LONGEST_LINE:
                 msg = f"line {number} is longer than {LONGEST_LINE} characters"
-                raise UnreadableError(msg)
+                raise UnreadableTextError(msg)
             if compressed and total > most:
                 msg = f"it holds more than {most} characters, far more than tables of its size; "
                 msg += "decompress it first if that is right"
-                raise UnreadableError(msg)
+                raise UnreadableTextError(msg)
             yield line
 
 
-def load_numbers(lines: Iterable[str], **options: Any) -> np.ndarray:
+def numbers_of_text(lines: Iterable[str], **options: Any) -> np.ndarray:
     """Return lines of numbers as a matrix; this takes 10 s for 60,000 x 784 numbers.
 
     Parameters
@@ -110,7 +110,7 @@ def load_numbers(lines: Iterable[str], **options: Any) -> np.ndarray:
         return np.loadtxt(lines, ndmin=2, **options)
 
 
-def read_delimited(
+def read_delimited_text(
     path: Path,
     ending: str,
     header: bool | None = None,  # noqa: FBT001 - as it is called
@@ -140,32 +140,32 @@ def read_delimited(
     ValueError
         If the table has no rows, or a row is too long or too short.
     """
-    sample = _sample(text_lines(path))
+    sample = _sample_of_text(text_lines(path))
     dialect = dialect_of(sample, ending, header)
     if dialect.separator == "," and (dialect.row_names or not dialect.header):
         filled = [line.strip() for line in sample if line.strip()]
-        _warn_of_one_column(filled[int(dialect.header) :])
+        _warn_of_one_column_of_text(filled[int(dialect.header) :])
     skipped = dialect.skipped
-    line, cells = next(_rows(text_lines(path), dialect.separator, skipped), (0, []))
+    line, cells = next(_rows_of_text(text_lines(path), dialect.separator, skipped), (0, []))
     if dialect.header:
-        names, unnamed = unique_names(["", *cells] if dialect.row_names else cells)
+        names, unnamed = unique_table_names(["", *cells] if dialect.row_names else cells)
         skipped = line
     else:
         names, unnamed = [str(i + 1) for i in range(len(cells))], set()
     texts = as_text(names, header=dialect.header)
     if not texts:
-        X = _only_numbers(path, dialect, skipped)
+        X = _text_of_numbers_only(path, dialect, skipped)
         if X is not None and X.shape[1] == len(names):
             table = Table(X, names, names, dialect.header, unnamed)
             table.count_blanks()
             return table
-    body = _rows(text_lines(path), dialect.separator, skipped)
-    table = _by_cell(body, names, texts, dialect)
+    body = _rows_of_text(text_lines(path), dialect.separator, skipped)
+    table = _text_by_cell(body, names, texts, dialect)
     table.header, table.unnamed = dialect.header, unnamed
     return table
 
 
-def _sample(lines: Iterable[str]) -> list[str]:
+def _sample_of_text(lines: Iterable[str]) -> list[str]:
     """Return the first lines: two at least, and no more once they are long."""
     sample: list[str] = []
     size = 0
@@ -177,7 +177,7 @@ def _sample(lines: Iterable[str]) -> list[str]:
     return sample
 
 
-def _warn_of_one_column(lines: list[str]) -> None:
+def _warn_of_one_column_of_text(lines: list[str]) -> None:
     """Warn if two columns of whole numbers could be one of decimal commas: `1,5` in all lines.
 
     Decimals end in 0 only if all have equally many.
@@ -196,7 +196,9 @@ def _warn_of_one_column(lines: list[str]) -> None:
         )
 
 
-def _rows(lines: Iterable[str], separator: str, skipped: int) -> Iterator[tuple[int, list[str]]]:
+def _rows_of_text(
+    lines: Iterable[str], separator: str, skipped: int
+) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, cells) for every row that is not empty, without the first lines."""
     lines = itertools.islice(lines, skipped, None)
     blank = separator == " "
@@ -208,22 +210,22 @@ def _rows(lines: Iterable[str], separator: str, skipped: int) -> Iterator[tuple[
             yield skipped + reader.line_num, cells
 
 
-def _only_numbers(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | None:
+def _text_of_numbers_only(path: Path, dialect: Dialect, skipped: int) -> np.ndarray | None:
     """Return the matrix if all rows are numbers, else None."""
     lines = itertools.islice(text_lines(path), skipped, None)
     separator = None if dialect.separator == " " else dialect.separator
     if dialect.comma:
-        lines = (_with_points(line) for line in lines)
+        lines = (_text_with_points(line) for line in lines)
     try:
-        X = load_numbers(lines, delimiter=separator, comments=None, quotechar='"')
-    except UnreadableError:
+        X = numbers_of_text(lines, delimiter=separator, comments=None, quotechar='"')
+    except UnreadableTextError:
         raise
     except ValueError:  # its message does not name the line of the file
         return None
     return X if len(X) else None
 
 
-def _with_points(line: str) -> str:
+def _text_with_points(line: str) -> str:
     if "." in line or _SOMEWHERE.search(line):
         msg = "decimal commas and points are mixed, or commas could separate thousands"
         raise ValueError(msg)
@@ -231,7 +233,7 @@ def _with_points(line: str) -> str:
 
 
 @dataclass
-class _Column:
+class _TextColumn:
     """One column while it is read."""
 
     blocks: list[np.ndarray] = field(default_factory=list)
@@ -282,14 +284,14 @@ class _Column:
         return np.nan
 
 
-def _by_cell(
+def _text_by_cell(
     rows: Iterable[tuple[int, list[str]]],
     names: list[str],
     as_text: Collection[str],
     dialect: Dialect,
 ) -> Table:
     """Return a table of cells that need not be numbers."""
-    columns = {name: _Column() for name in names if name not in as_text}
+    columns = {name: _TextColumn() for name in names if name not in as_text}
     text: dict[str, list[str]] = {name: [] for name in names if name in as_text}
     commas, n_rows = dialect.separator != ",", 0
     rows = iter(rows)
@@ -312,7 +314,7 @@ def _by_cell(
     if not n_rows:
         msg = "it holds no data"
         raise ValueError(msg)
-    _refuse_unclear_commas(columns)
+    _refuse_unclear_commas_in_text(columns)
     X = np.empty((n_rows, len(columns)))
     for j, column in enumerate(columns.values()):
         X[:, j] = np.concatenate(column.blocks)
@@ -328,7 +330,7 @@ def _by_cell(
     return Table(X, list(columns), names, text=text, faults=faults)
 
 
-def _refuse_unclear_commas(columns: dict[str, _Column]) -> None:
+def _refuse_unclear_commas_in_text(columns: dict[str, _TextColumn]) -> None:
     """Raise a ValueError if commas are decimal commas beside points, or may separate thousands.
 
     In a column in which each comma could separate thousands, they are decimal commas only if other

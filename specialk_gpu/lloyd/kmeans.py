@@ -12,24 +12,23 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from specialk_gpu._checks import as_integer
-from specialk_gpu._warn import warn
+from specialk_gpu._checks import checked_integer
+from specialk_gpu._warnings import warn
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
-from specialk_gpu.lloyd.iterations import GAIN, GIVE_UP, Found, Left, lloyd
+from specialk_gpu.lloyd.points import Points, kmeans_points
+from specialk_gpu.lloyd.runs import GAIN, GIVE_UP, BestRuns, EndedRun, lloyd_runs
 from specialk_gpu.lloyd.seeding import (
-    Points,
-    distinct,
+    distinct_starts,
     joined_starts,
     kmeans_plus_plus,
-    kmeans_points,
     padded_starts,
     starting_centers,
-    swap_centers,
+    swap_starting_centers,
     upload_together,
 )
 
-__all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_shortcomings"]
+__all__ = ["KMeans", "kmeans", "kmeans_batch", "warn_of_kmeans_shortcomings"]
 
 IDLE_ROUNDS = 2  # rounds of swaps without a gain, after which the search stops
 SAMPLE_ROWS = 2**13  # rows of the sample that is searched first
@@ -146,7 +145,7 @@ def kmeans(
     rng = check_random_state(random_state)
     settings: dict[str, Any] = {"n_init": n_init, "init": init, "max_iter": max_iter}
     (found,) = kmeans_batch(X, [n_clusters], seeds=[rng], sample_seed=rng, **settings)
-    warn_of_shortcomings(found, n_clusters, max_iter)
+    warn_of_kmeans_shortcomings(found, n_clusters, max_iter)
     return found
 
 
@@ -193,11 +192,11 @@ def kmeans_batch(
     if len(seeds) != len(ks):
         msg = f"seeds must have one entry for each of {len(ks)} values in ks, got {len(seeds)}."
         raise ValueError(msg)
-    ks = [as_integer("n_clusters", k, 1, X.shape[0], "the number of rows") for k in ks]
-    n_init = as_integer("n_init", n_init, 1 if init is None or not len(init) else 0)
-    max_iter = as_integer("max_iter", max_iter, 1)
+    ks = [checked_integer("n_clusters", k, 1, X.shape[0], "the number of rows") for k in ks]
+    n_init = checked_integer("n_init", n_init, 1 if init is None or not len(init) else 0)
+    max_iter = checked_integer("max_iter", max_iter, 1)
     for k in ks:
-        _check_arguments(X, k, init)
+        _check_kmeans_arguments(X, k, init)
     many = X.shape[0] > MANY * SAMPLE_ROWS and init is None and n_init > 1
     n_small = sum(k <= SAMPLE_CLUSTERS for k in ks)
     if many and 0 < n_small < len(ks):  # only some are searched in a sample
@@ -209,14 +208,14 @@ def kmeans_batch(
         few = kmeans_batch(X, ks[:n_small], seeds=seeds[:n_small], **settings)
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
-    X, init, shift, unit = _centred(bk, X, init)
+    X, init, shift, unit = _centred_for_kmeans(bk, X, init)
     points = kmeans_points(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     parts = []
     if many:
         sample = shared_rng.permutation(X.shape[0])[:SAMPLE_ROWS]
         sample = kmeans_points(bk, X[bk.asarray(np.sort(sample))])
-        parts.append(_candidates(sample, ks, n_init, rngs, shared_rng, max_iter))
+        parts.append(_kmeans_candidates(sample, ks, n_init, rngs, shared_rng, max_iter))
         parts.append(
             kmeans_plus_plus(points, ks, -(-n_init // FAR), rngs)
         )  # a sample has no rare rows
@@ -227,12 +226,12 @@ def kmeans_batch(
     starts, sizes = joined_starts(bk, parts)
     idle_rounds = 1 if many else IDLE_ROUNDS
     give_up = GIVE_UP if init is None else np.inf
-    best, inertias = lloyd(points, starts, sizes, max_iter, give_up=give_up)
-    _improved(points, best, inertias, n_init, rngs, max_iter, idle_rounds)
-    return _results(points, best, inertias, shift, unit)
+    best, inertias = lloyd_runs(points, starts, sizes, max_iter, give_up=give_up)
+    _improved_kmeans(points, best, inertias, n_init, rngs, max_iter, idle_rounds)
+    return _kmeans_results(points, best, inertias, shift, unit)
 
 
-def _check_arguments(X: Array, n_clusters: int, init: Array | None) -> None:
+def _check_kmeans_arguments(X: Array, n_clusters: int, init: Array | None) -> None:
     if X.ndim != 2 or X.shape[1] < 1:
         msg = f"X must have rows and columns, got shape {X.shape}."
         raise ValueError(msg)
@@ -244,7 +243,9 @@ def _check_arguments(X: Array, n_clusters: int, init: Array | None) -> None:
         raise ValueError(msg)
 
 
-def _centred(bk: Backend, X: Array, init: Array | None) -> tuple[Array, Array | None, Array, float]:
+def _centred_for_kmeans(
+    bk: Backend, X: Array, init: Array | None
+) -> tuple[Array, Array | None, Array, float]:
     """Shift and scale X and `init`; return them with the shift and the unit.
 
     Far from the origin, |x|² - 2xc + |c|² cancels. The shift is a multiple of a power of two, so
@@ -271,7 +272,7 @@ def _centred(bk: Backend, X: Array, init: Array | None) -> tuple[Array, Array | 
     return xp.ascontiguousarray((X - shift) / unit), init, shift, unit
 
 
-def _candidates(
+def _kmeans_candidates(
     sample: Points,
     ks: Sequence[int],
     n_init: int,
@@ -280,13 +281,13 @@ def _candidates(
     max_iter: int,
 ) -> tuple[Array, np.ndarray]:
     """Search a sample of the rows; return promising centres (R, max k, d) and their sizes (R,)."""
-    left: list[list[Left]] = [[] for _ in ks]
+    left: list[list[EndedRun]] = [[] for _ in ks]
     starts, sizes = starting_centers(sample, ks, n_init, rngs, group_rng)
-    best, inertias = lloyd(sample, starts, sizes, max_iter, left=left)
-    _improved(sample, best, inertias, n_init, rngs, max_iter, IDLE_ROUNDS_IN_SAMPLE, left)
+    best, inertias = lloyd_runs(sample, starts, sizes, max_iter, left=left)
+    _improved_kmeans(sample, best, inertias, n_init, rngs, max_iter, IDLE_ROUNDS_IN_SAMPLE, left)
     chosen, n_runs = [], []
     for runs in left:
-        places = distinct(np.array([run.inertia for run in runs]), n_init + MORE)
+        places = distinct_starts(np.array([run.inertia for run in runs]), n_init + MORE)
         chosen += [runs[place] for place in places]
         n_runs.append(len(places))
     batches = list({id(run.centers): run.centers for run in chosen}.values())
@@ -296,15 +297,15 @@ def _candidates(
     return starts, np.repeat(ks, n_runs)
 
 
-def _improved(
+def _improved_kmeans(
     points: Points,
-    best: Found,
+    best: BestRuns,
     inertias: list[list[float]],
     n_init: int,
     rngs: list[RandomState],
     max_iter: int,
     idle_rounds: int,
-    left: list[list[Left]] | None = None,
+    left: list[list[EndedRun]] | None = None,
 ) -> None:
     """Swap centres of the best clustering of each size, until `idle_rounds` rounds bring no gain.
 
@@ -318,11 +319,13 @@ def _improved(
             own = bk.asarray(chosen)
             centers, labels = centers[own], labels[own]
         greedy, own_rngs = (failed[chosen] % 2 == 0).tolist(), [rngs[p] for p in chosen]
-        swapped, run = swap_centers(points, centers, sizes[chosen], greedy, n_init, own_rngs)
+        swapped, run = swap_starting_centers(
+            points, centers, sizes[chosen], greedy, n_init, own_rngs
+        )
         last = bk.remember(points.X, labels, centers).of(run)
         own = None if left is None else [left[p] for p in chosen]
         goals = best.inertia[chosen]
-        now, found = lloyd(
+        now, found = lloyd_runs(
             points, swapped, sizes[chosen][run], max_iter, goals, left=own, last=last
         )
         for p, some in zip(chosen.tolist(), found, strict=True):
@@ -340,8 +343,8 @@ def _improved(
             mine[place] = new
 
 
-def _results(
-    points: Points, best: Found, inertias: list[list[float]], shift: Array, unit: float
+def _kmeans_results(
+    points: Points, best: BestRuns, inertias: list[list[float]], shift: Array, unit: float
 ) -> list[KMeans]:
     """Convert the clusterings of the centred rows to clusterings of the given rows.
 
@@ -365,7 +368,7 @@ def _results(
     return found
 
 
-def warn_of_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
+def warn_of_kmeans_shortcomings(found: KMeans, k: int, max_iter: int = 300) -> None:
     """Warn if k-means did not converge, or found fewer than k clusters."""
     if not found.converged:
         warn(

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from numpy.random import RandomState
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import pdist, squareform
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.cpu.threads import one_blas_thread
 from specialk_gpu.backend.typing import Array, Backend
+from specialk_gpu.lloyd.points import Points, kmeans_points
 
 __all__ = [
-    "Points",
-    "distinct",
+    "distinct_starts",
     "joined_starts",
-    "padded_starts",
     "kmeans_plus_plus",
-    "kmeans_points",
+    "padded_starts",
     "starting_centers",
-    "swap_centers",
+    "swap_starting_centers",
     "upload_together",
 ]
 
@@ -36,21 +34,6 @@ GROUP_TRIALS = 6  # clusterings of the groups, for each restart
 GROUP_ITERATIONS = 5
 COPY = 1e-10  # times the mean squared distance: up to it, two rows are copies, but for rounding
 ALIKE = 1e-4  # up to this relative difference of inertias, two clusterings count as one
-
-
-class Points(NamedTuple):
-    """The rows to cluster, and values computed from them."""
-
-    bk: Backend
-    X: Array  # (m, d)
-    columns: Array  # (m, d), in the order that `nearest_center` reads fastest
-    sq_norms: Array  # (m,)
-    weights: Array | None = None  # (m,), or None for equal weights
-
-
-def kmeans_points(bk: Backend, X: Array, weights: Array | None = None) -> Points:
-    """Return the `Points` of rows X (m, d), which are near the origin."""
-    return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), weights)
 
 
 def starting_centers(
@@ -123,18 +106,18 @@ def _kmeans_plus_plus_batch(
     bk, xp = points.bk, points.bk.xp
     sizes = np.repeat(ks, n_init)
     chosen = xp.zeros((sizes.size, ks[-1]), dtype=np.int64)
-    chosen[:, 0] = _first_centers(points, n_init, rngs)
-    draws = bk.asarray(_draws(ks, n_init, rngs))
-    nearest = _sq_distances(points, chosen[:, 0])  # (R, m)
+    chosen[:, 0] = _first_starting_centers(points, n_init, rngs)
+    draws = bk.asarray(_seeding_draws(ks, n_init, rngs))
+    nearest = _seeding_sq_distances(points, chosen[:, 0])  # (R, m)
     for c in range(1, ks[-1]):
-        check()
+        check_time_limit()
         place = int(np.searchsorted(sizes, c, side="right"))  # runs from here on have more centres
         nearest = nearest[nearest.shape[0] - sizes.size + place :]
-        chosen[place:, c], nearest = _draw_centers(points, nearest, draws[c - 1, place:])
+        chosen[place:, c], nearest = _draw_starting_centers(points, nearest, draws[c - 1, place:])
     return chosen
 
 
-def _first_centers(points: Points, n_init: int, rngs: list[RandomState]) -> Array:
+def _first_starting_centers(points: Points, n_init: int, rngs: list[RandomState]) -> Array:
     """Draw the first row of `n_init` runs from each of several generators: (R,)."""
     bk, m = points.bk, points.X.shape[0]
     if points.weights is None:
@@ -184,12 +167,12 @@ def starts_from_groups(
             sizes = member.sum(axis=2, keepdims=True)
             share = np.where(sizes > 0, member / np.maximum(sizes, 1), share)
         inertia = (groups.sq_norms + scores.min(axis=1)) @ groups.weights
-        centers = share[distinct(inertia, n_starts)] @ groups.X
+        centers = share[distinct_starts(inertia, n_starts)] @ groups.X
         parts.append((centers, np.full(len(centers), k)))
     return joined_starts(cpu, parts)
 
 
-def distinct(inertias: np.ndarray, n: int) -> list[int]:
+def distinct_starts(inertias: np.ndarray, n: int) -> list[int]:
     """Return the places of the n smallest inertias that differ from each other."""
     chosen: list[int] = []
     for place in np.argsort(inertias, kind="stable").tolist():
@@ -198,7 +181,7 @@ def distinct(inertias: np.ndarray, n: int) -> list[int]:
     return chosen[:n]
 
 
-def _draws(ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> np.ndarray:
+def _seeding_draws(ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> np.ndarray:
     """Return numbers in [0, 1), one per candidate for a centre of a run: (max k - 1, R, trials).
 
     A smaller k has fewer candidates; its last number is repeated.
@@ -211,7 +194,7 @@ def _draws(ks: Sequence[int], n_init: int, rngs: list[RandomState]) -> np.ndarra
     return draws.reshape(ks[-1] - 1, len(ks) * n_init, trials[-1])
 
 
-def _draw_centers(points: Points, nearest: Array, draws: Array) -> tuple[Array, Array]:
+def _draw_starting_centers(points: Points, nearest: Array, draws: Array) -> tuple[Array, Array]:
     """Draw one more centre for each run: the best of several rows, drawn by squared distance.
 
     `nearest` (R, m) holds the squared distances to the present centres, and `draws` (R, trials)
@@ -219,14 +202,14 @@ def _draw_centers(points: Points, nearest: Array, draws: Array) -> tuple[Array, 
     """
     xp, weights = points.bk.xp, points.weights
     trial = points.bk.draw_rows(nearest if weights is None else nearest * weights, draws)
-    candidate = _sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
+    candidate = _seeding_sq_distances(points, trial.ravel()).reshape(*trial.shape, -1)
     xp.minimum(candidate, nearest[:, None, :], out=candidate)
     inertia = candidate.sum(axis=2) if weights is None else candidate @ weights
     run, best = xp.arange(trial.shape[0]), xp.argmin(inertia, axis=1)
     return trial[run, best], candidate[run, best]
 
 
-def swap_centers(
+def swap_starting_centers(
     points: Points,
     centers: Array,
     sizes: np.ndarray,
@@ -253,7 +236,7 @@ def swap_centers(
     owner = np.repeat(np.arange(sizes.size), [len(slots) for slots in removed])
     after, owner = upload_together(bk, after, owner)
     rows = bk.draw_rows(without[after], bk.asarray(draws))[:, 0]
-    to_row = _sq_distances(points, rows)  # (N, m)
+    to_row = _seeding_sq_distances(points, rows)  # (N, m)
     inertia = bk.to_numpy(bk.sums_of_minima(without, to_row, owner, n_init))  # host waits
     run, slot, row = [], [], []
     for p, slots in enumerate(removed):
@@ -279,7 +262,7 @@ def _slices(lengths: Sequence[int]) -> list[slice]:
     return [slice(end - n, end) for end, n in zip(ends, lengths, strict=True)]
 
 
-def _sq_distances(points: Points, rows: Array) -> Array:
+def _seeding_sq_distances(points: Points, rows: Array) -> Array:
     """Return the squared distances of all rows to the given `rows`: (r, m)."""
     sq = points.bk.sq_distances(points.columns, points.sq_norms, points.X[rows])
     sq[points.bk.xp.arange(rows.size), rows] = 0

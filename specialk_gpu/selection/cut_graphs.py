@@ -10,17 +10,17 @@ from scipy.spatial.distance import cdist
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Sparse
-from specialk_gpu.graph.knn import knn_graph_of, normalised_graph, symmetric_graph
+from specialk_gpu.graph.knn import knn_graph_of, normalised_graph, symmetric_knn_graph
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cuts import heaviest_cut, heaviest_cut_if_mixed
-from specialk_gpu.selection.discrete import spread_values
+from specialk_gpu.selection.discrete import spread_discrete_columns
 from specialk_gpu.selection.null_distribution import (
-    isolation_log_p,
+    isolation_log_p_under_null,
     local_dimension,
-    log_p_of,
+    log_p_under_null,
 )
-from specialk_gpu.selection.valleys import Valleys, halves
-from specialk_gpu.selection.walks import CutGraph, prepare_walks
+from specialk_gpu.selection.valleys import Valleys, halves_for_valleys
+from specialk_gpu.selection.walks import WalkGraph, prepare_walks
 
 __all__ = ["NEAR", "WIDE", "CutGraphs"]
 
@@ -88,7 +88,7 @@ class CutGraphs:
         return values if self._groups is None else values[self._groups[1]]
 
     @cached_property
-    def near(self) -> CutGraph:
+    def near(self) -> WalkGraph:
         """The first graph: the given one, or the graph of 10 neighbours of the distinct rows."""
         if self._W is not None and self._groups is None:
             return prepare_walks(self._W, twins=self._rows is None)
@@ -101,11 +101,11 @@ class CutGraphs:
 
     @cached_property
     def _spread(self) -> Array:
-        return spread_values(self._distinct.in_range()[0])
+        return spread_discrete_columns(self._distinct.in_range()[0])
 
     @cached_property
     def _halves(self) -> Array:
-        return halves(self._spread)
+        return halves_for_valleys(self._spread)
 
     def valleys(self, part: Array, K: int) -> Valleys:
         """Return the valleys between parts. Requires `has_rows`."""
@@ -122,10 +122,10 @@ class CutGraphs:
         return self._rows is not None and len(self._distinct) >= LEAST_ROWS
 
     @cached_property
-    def wide(self) -> CutGraph:
+    def wide(self) -> WalkGraph:
         """The second graph: that of 30 neighbours. Requires `has_second`."""
         return prepare_walks(
-            normalised_graph(symmetric_graph(backend_of(self.nearest), self.nearest, None))
+            normalised_graph(symmetric_knn_graph(backend_of(self.nearest), self.nearest, None))
         )
 
     @cached_property
@@ -154,7 +154,9 @@ class CutGraphs:
         if not self.near.S.nnz or (crowded and self.near.twins is None):
             return 0.0
         within = m / 8
-        return float(log_p_of(0.0, within, m / within, "rows" if self.has_rows else "graph"))
+        return float(
+            log_p_under_null(0.0, within, m / within, "rows" if self.has_rows else "graph")
+        )
 
     def width(self, rows: Array, *, wide: bool = False, mixed: bool = False) -> float:
         """Return the weight of the heaviest cut inside isolated rows (s,).
@@ -186,4 +188,6 @@ class CutGraphs:
         found = bk.to_numpy(bk.xp.concatenate([nearer[row].astype(np.float64), near.ravel()]))
         n_nearer = int(found[0])
         own = found[1:].reshape(near.shape)[: n_nearer + 1]
-        return float(isolation_log_p(nearest.shape[0], n_nearer, local_dimension(cdist(own, own))))
+        return float(
+            isolation_log_p_under_null(nearest.shape[0], n_nearer, local_dimension(cdist(own, own)))
+        )

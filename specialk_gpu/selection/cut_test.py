@@ -32,14 +32,14 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Sparse
+from specialk_gpu.graph.affinity import affinity_matrix
 from specialk_gpu.graph.features import features
-from specialk_gpu.graph.precomputed import affinity_matrix
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.null_distribution import (
-    decisive_log_p,
+    decisive_log_p_under_null,
 )
-from specialk_gpu.selection.parts import Alone, Parts, lonely_nodes, touching_pairs
+from specialk_gpu.selection.parts import LonePart, Parts, lone_part, touching_parts
 
 __all__ = ["Gap", "cut_test"]
 
@@ -72,7 +72,7 @@ class Gap(NamedTuple):
     law: str = "rows"
 
 
-def least_gap(graphs: CutGraphs, labels: Array, k: int) -> Gap:
+def gap_by_cut_test(graphs: CutGraphs, labels: Array, k: int) -> Gap:
     """Test a clustering and return the gap of its least separate pair.
 
     Parameters
@@ -96,14 +96,14 @@ def least_gap(graphs: CutGraphs, labels: Array, k: int) -> Gap:
     )
     nodes = parts.of_clusters()
     found: list[tuple[float, Gap]] = []
-    alone: dict[int, Alone] = {}
+    alone: dict[int, LonePart] = {}
     for node in nodes.tolist():
-        alone |= lonely_nodes(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
-    pairs = touching_pairs(parts, nodes)
+        alone |= lone_part(parts, node, nodes[parts.owner[nodes] != parts.owner[node]])
+    pairs = touching_parts(parts, nodes)
     # parts of the same cluster may touch in the second graph
     pairs = pairs[parts.owner[pairs[:, 0]] != parts.owner[pairs[:, 1]]]
     tested = parts.test(pairs, nodes)
-    log_p = decisive_log_p(tested.log_p, tested.isolation, k)
+    log_p = decisive_log_p_under_null(tested.log_p, tested.isolation, k)
     for i, pair in enumerate(np.sort(parts.owner[pairs], axis=1).tolist()):
         between, within, length = (
             float(x[i]) for x in (tested.between, tested.within, tested.length)
@@ -195,4 +195,4 @@ def cut_test(W: Sparse, labels: Array, *, X: Array | None = None) -> Gap:
     if not counts.all():  # a cluster of duplicates alone
         absent = int(np.flatnonzero(counts == 0)[0])
         return Gap(0.0, (0, absent or 1), 0.0, 0.0, 0.0)
-    return least_gap(graphs, labels, k)
+    return gap_by_cut_test(graphs, labels, k)

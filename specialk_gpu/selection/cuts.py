@@ -9,9 +9,9 @@ import numpy as np
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.cpu.threads import map_chunks
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.graph.precomputed import rows_of_entries
-from specialk_gpu.selection.walks import CutGraph, walk
-from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_pairs
+from specialk_gpu.graph.affinity import rows_of_affinities
+from specialk_gpu.selection.walks import WalkGraph, walk
+from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_eigenpairs
 
 __all__ = ["Cuts", "heaviest_cut", "heaviest_cut_if_mixed"]
 
@@ -47,7 +47,7 @@ class Cuts:
         Number of unions so far.
     """
 
-    def __init__(self, graph: CutGraph, part: Array, K: int) -> None:
+    def __init__(self, graph: WalkGraph, part: Array, K: int) -> None:
         bk = backend_of(part)
         xp, m = bk.xp, part.size
         self.bk, self.K, self.n_unions = bk, K, 0
@@ -217,7 +217,7 @@ class Cuts:
         pair, part = np.nonzero(inside)
         counts = self.sizes[part]
         ends = np.cumsum(counts)
-        at, of_pair = _expanded_ranges(bk, self._first_row[part], counts, pair)
+        at, of_pair = _ranges_of_cuts(bk, self._first_row[part], counts, pair)
         nodes = bk.asarray(np.ascontiguousarray(pairs.T))
         own, other = (self._shares[node[of_pair], at] for node in nodes)
         f, twins = other / (own + other), None if self._twins is None else self._twins[at]
@@ -228,7 +228,7 @@ class Cuts:
         shift = np.zeros(inside.shape, dtype=np.int64)  # from a row to its place in a pair
         shift[pair, part] = ends - counts - self._first_row[part]
         pair, group = np.nonzero(edges)
-        at, of_pair = _expanded_ranges(bk, self._first_edge[group], self._n_edges[group], pair)
+        at, of_pair = _ranges_of_cuts(bk, self._first_edge[group], self._n_edges[group], pair)
         shift, weight = bk.asarray(shift.ravel()), self._edge_weights[at]
         sides: list[Array] = []
         for x in self._edges:
@@ -283,7 +283,7 @@ def _clear_cuts(f: Array, twins: Array | None, order: Array) -> Array:
     return clear
 
 
-def _expanded_ranges(
+def _ranges_of_cuts(
     bk: Backend, start: np.ndarray, count: np.ndarray, owner: np.ndarray
 ) -> tuple[Array, Array]:
     """Return start, ..., start + count - 1 for each group, and the group's owner for each entry."""
@@ -296,9 +296,9 @@ def _expanded_ranges(
 def heaviest_cut(A: Sparse, twins: Array | None = None) -> float:
     """Return the heaviest cut of the largest component of A, in the order of its eigenvector.
 
-    `twins` has a number for each row that twins share (see `CutGraph`).
+    `twins` has a number for each row that twins share (see `WalkGraph`).
     """
-    A, lazy, own = _largest_component(A)
+    A, lazy, own = _component_to_cut(A)
     if A.shape[0] < 3:
         return 0.0
     tol = 1e-5 if A.shape[0] <= FEW else 1e-4  # a long thread takes long
@@ -312,16 +312,16 @@ def heaviest_cut_if_mixed(A: Sparse) -> float:
     Along a thread walks mix slowly: eigenvalues are close together there, and mixtures of their
     eigenvectors would cut the thread several times.
     """
-    A, lazy, _ = _largest_component(A)
+    A, lazy, _ = _component_to_cut(A)
     if A.shape[0] < 3:
         return 0.0
-    pairs = quick_pairs(lazy, 2, tol=1e-6)
+    pairs = quick_eigenpairs(lazy, 2, tol=1e-6)
     if pairs is None or abs(pairs[0][0]) - abs(pairs[0][1]) < MIXED:
         return 0.0
     return _heaviest_cut_along(A, pairs[1])
 
 
-def _largest_component(A: Sparse) -> tuple[Sparse, Sparse, Array | None]:
+def _component_to_cut(A: Sparse) -> tuple[Sparse, Sparse, Array | None]:
     """Return the largest component of a graph, its matrix of lazy walks, and its rows.
 
     The rows are None if all are in one component.
@@ -340,7 +340,7 @@ def _heaviest_cut_along(A: Sparse, vectors: Array, twins: Array | None = None) -
     bk, size = backend_of(A), A.shape[0]
     xp = bk.xp
     f = vectors[:, 1] / xp.where(vectors[:, 0] != 0, vectors[:, 0], 1)
-    row = rows_of_entries(A, "similarities")
+    row = rows_of_affinities(A, "similarities")
     once = row < A.indices
     rank = xp.empty(size, dtype=np.int64)
     order = xp.argsort(f, kind="stable") if twins is None else _cut_order(xp, f, twins)

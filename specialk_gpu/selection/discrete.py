@@ -13,10 +13,10 @@ import math
 import numpy as np
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.backend.mixing import ODD, uniform
+from specialk_gpu.backend.random_numbers import ODD, uniform
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["spread_values"]
+__all__ = ["spread_discrete_columns"]
 
 # A column is discrete if it has few values, each is repeated, and the steps between them are wide.
 FEW_VALUES = 20
@@ -26,7 +26,7 @@ MOST_COLUMNS = 100  # with more columns, a line between two means is made of man
 SAMPLED = 2**10  # rows from which the values of a column are taken
 
 
-def spread_values(X: Array) -> Array:
+def spread_discrete_columns(X: Array) -> Array:
     """Return rows (m, d) with spread values in discrete columns; X itself if no column is discrete.
 
     Where a value lies within its room depends on the whole row alone, neither on the order of the

@@ -11,11 +11,11 @@ from specialk_gpu.spectrum.embedding import embed
 
 __all__ = [
     "RESOLUTIONS",
-    "Resolution",
-    "finer_resolutions",
+    "FragmentResolution",
+    "finer_fragment_resolutions",
+    "fragment_resolutions",
     "fragments",
-    "n_eigenvectors",
-    "resolutions",
+    "n_fragment_eigenvectors",
 ]
 
 ROWS_EACH = 12  # smallest mean number of rows of a fragment
@@ -24,7 +24,7 @@ SPARE = 2  # with fewer fragments for each cluster, the graph is cut more finely
 N_INIT = 3  # starts of k-means; few, as the best cut is not that of the lowest inertia
 
 
-class Resolution(NamedTuple):
+class FragmentResolution(NamedTuple):
     """The number of fragments into which a graph is cut, and the coordinates used.
 
     Attributes
@@ -41,16 +41,18 @@ class Resolution(NamedTuple):
 
 
 RESOLUTIONS = (
-    Resolution(signed=True, n_fragments=8),
-    Resolution(signed=True, n_fragments=15),
-    Resolution(signed=True, n_fragments=20),
-    Resolution(signed=True, n_fragments=60),
-    Resolution(signed=False, n_fragments=30),
-    Resolution(signed=True, n_fragments=5),  # few: noise stays with its cluster
+    FragmentResolution(signed=True, n_fragments=8),
+    FragmentResolution(signed=True, n_fragments=15),
+    FragmentResolution(signed=True, n_fragments=20),
+    FragmentResolution(signed=True, n_fragments=60),
+    FragmentResolution(signed=False, n_fragments=30),
+    FragmentResolution(signed=True, n_fragments=5),  # few: noise stays with its cluster
 )
 
 
-def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Resolution]:
+def fragment_resolutions(
+    m: int, least: int = 1, exactly: int | None = None
+) -> list[FragmentResolution]:
     """Return the resolutions at which m rows are cut.
 
     There are to be at least `least` clusters, or, if it is given, `exactly` that many.
@@ -58,35 +60,39 @@ def resolutions(m: int, least: int = 1, exactly: int | None = None) -> list[Reso
     if exactly is not None:
         if exactly == 1:
             return []
-        wanted = [Resolution(signed=True, n_fragments=n * exactly) for n in (1, 2, 4)]
-        wanted.append(Resolution(signed=False, n_fragments=exactly))
+        wanted = [FragmentResolution(signed=True, n_fragments=n * exactly) for n in (1, 2, 4)]
+        wanted.append(FragmentResolution(signed=False, n_fragments=exactly))
     else:
         wanted = list(RESOLUTIONS)
         finest = max(one.n_fragments for one in wanted)
         while finest < SPARE * least:
             finest *= 2
-            wanted.append(Resolution(signed=True, n_fragments=finest))
+            wanted.append(FragmentResolution(signed=True, n_fragments=finest))
     most = max(2, m // ROWS_EACH, least)
     wanted = [one._replace(n_fragments=min(one.n_fragments, most, m)) for one in wanted]
     return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]
 
 
-def finer_resolutions(done: list[Resolution], m: int, found: int) -> list[Resolution]:
+def finer_fragment_resolutions(
+    done: list[FragmentResolution], m: int, found: int
+) -> list[FragmentResolution]:
     """Return a resolution finer than those done, if `found` clusters are too many for them."""
     finest = max(one.n_fragments for one in done)
     most = max(2, m // ROWS_EACH)
     if SPARE * found <= finest or finest >= most:
         return []
-    return [Resolution(signed=True, n_fragments=min(2 * finest, most))]
+    return [FragmentResolution(signed=True, n_fragments=min(2 * finest, most))]
 
 
-def n_eigenvectors(wanted: list[Resolution], m: int) -> int:
+def n_fragment_eigenvectors(wanted: list[FragmentResolution], m: int) -> int:
     """Return how many eigenvectors of m rows the fragments of some resolutions are made from."""
     most = max((one.n_fragments if one.signed else COLUMNS for one in wanted), default=1)
     return max(1, min(most, m - 1))
 
 
-def fragments(values: Array, vectors: Array, wanted: Resolution, seed: int) -> tuple[Array, int]:
+def fragments(
+    values: Array, vectors: Array, wanted: FragmentResolution, seed: int
+) -> tuple[Array, int]:
     """Divide the rows into fragments by k-means on their leading eigenvectors.
 
     Parameters

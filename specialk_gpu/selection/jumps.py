@@ -21,15 +21,15 @@ from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree
-from specialk_gpu.selection.null_distribution import z_of
-from specialk_gpu.selection.parts import Parts, touching_pairs
+from specialk_gpu.selection.null_distribution import z_under_null
+from specialk_gpu.selection.parts import Parts, touching_parts
 
-__all__ = ["log_p_of_level"]
+__all__ = ["log_p_without_jumps"]
 
 SEEN = math.log(0.2)  # there may be a valley if its log p is at most this
 
 
-def log_p_of_level(graphs: CutGraphs, tree: Tree, k: int, log_alpha: float) -> float:
+def log_p_without_jumps(graphs: CutGraphs, tree: Tree, k: int, log_alpha: float) -> float:
     """Return the log p of k ≥ 2 clusters of a tree; 0 for a jump that does not count.
 
     For a jump, it costs ten products of the graph with three columns for each piece.
@@ -39,15 +39,15 @@ def log_p_of_level(graphs: CutGraphs, tree: Tree, k: int, log_alpha: float) -> f
     labels, parts = tree.labels(k), None
     for cluster in range(before.max() + 1):
         pieces = np.unique(after[before == cluster])
-        if len(pieces) < 3 or _one_is_apart(graphs, labels, pieces):
+        if len(pieces) < 3 or _jump_sets_one_apart(graphs, labels, pieces):
             continue
         parts = parts or Parts(graphs, labels, k)
-        if not _valleys_are_seen(parts, pieces):
+        if not _jump_may_have_valleys(parts, pieces):
             return 0.0
     return float(tree.log_p[k - 1])
 
 
-def _one_is_apart(graphs: CutGraphs, labels: Array, pieces: np.ndarray) -> bool:
+def _jump_sets_one_apart(graphs: CutGraphs, labels: Array, pieces: np.ndarray) -> bool:
     """Return whether one piece has a lighter cut at its border with all others than inside."""
     xp = backend_of(labels).xp
     member = xp.isin(labels, xp.asarray(pieces))
@@ -55,13 +55,13 @@ def _one_is_apart(graphs: CutGraphs, labels: Array, pieces: np.ndarray) -> bool:
         three = xp.where(labels == piece, 0, xp.where(member, 1, 2)).astype(np.int32)
         cuts = Cuts(graphs.near, three, 2 if bool(member.all()) else 3)
         between, within = cuts.measure(np.array([[0, 1]]))
-        if z_of(between, within)[0] > 0:
+        if z_under_null(between, within)[0] > 0:
             return True
     return False
 
 
-def _valleys_are_seen(parts: Parts, pieces: np.ndarray) -> bool:
+def _jump_may_have_valleys(parts: Parts, pieces: np.ndarray) -> bool:
     """Return whether there may be a valley between every two pieces that touch."""
     nodes = parts.of_clusters()
-    pairs = touching_pairs(parts, nodes[np.isin(parts.owner[nodes], pieces)])
+    pairs = touching_parts(parts, nodes[np.isin(parts.owner[nodes], pieces)])
     return bool((parts.valleys_of_short(pairs, nodes) <= SEEN).all())

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.null_distribution import decisive_log_p
-from specialk_gpu.selection.parts import Alone, Measured, Parts, lonely_nodes, touching_pairs
+from specialk_gpu.selection.null_distribution import decisive_log_p_under_null
+from specialk_gpu.selection.parts import LonePart, MeasuredParts, Parts, lone_part, touching_parts
 
 __all__ = ["Tree", "merge"]
 
@@ -170,7 +170,7 @@ class Tree(NamedTuple):
         return tree, kept
 
 
-class _Gaps:
+class _MergingGaps:
     """The p of the gaps between nodes, and of isolated nodes, which no edge joins to others."""
 
     def __init__(self, parts: Parts) -> None:
@@ -178,12 +178,14 @@ class _Gaps:
         self.parts = parts
         self.ratio = np.full(shape, -math.inf)
         kinds = {"doubtful": bool, "thin": bool, "law": object}
-        self.measured = Measured(*(np.zeros(shape, kinds.get(x, float)) for x in Measured._fields))
+        self.measured = MeasuredParts(
+            *(np.zeros(shape, kinds.get(x, float)) for x in MeasuredParts._fields)
+        )
         self.measured.log_p[:] = -math.inf
         self.measured.density[:] = -math.inf
         self.log_p, self.isolation = self.measured.log_p, self.measured.isolation  # without factor
         self.doubtful, self.density = self.measured.doubtful, self.measured.density
-        self.alone: dict[int, Alone] = {}
+        self.alone: dict[int, LonePart] = {}
 
     def strongest(self, node: int, others: np.ndarray) -> set[tuple[int, int]]:
         """Return pairs of a node with the `LOOKED` others of most edges to it, if not tested."""
@@ -201,7 +203,7 @@ class _Gaps:
         i, j = ends.T
         parts = self.parts
         if again:
-            tested = parts.look_again(ends, nodes, Measured(*(x[i, j] for x in self.measured)))
+            tested = parts.look_again(ends, nodes, MeasuredParts(*(x[i, j] for x in self.measured)))
         else:
             tested = parts.look(ends, nodes, 0.0)
         for table, column in zip(self._tables, (*tested, tested.ratio), strict=True):
@@ -225,7 +227,7 @@ class _Gaps:
 
         A pair whose border is no lighter than the cuts inside is not doubtful here.
         """
-        pairs = {tuple(pair) for pair in touching_pairs(self.parts, nodes).tolist()}
+        pairs = {tuple(pair) for pair in touching_parts(self.parts, nodes).tolist()}
         self.look({pair for pair in pairs if not np.isfinite(self.log_p[pair])}, nodes)
         self.look({pair for pair in pairs if self.doubtful[pair]}, nodes, again=True)
 
@@ -248,7 +250,7 @@ class _Gaps:
         It is -inf for pairs that do not touch, are not tested, or are doubtful.
         """
         own = np.ix_(nodes, nodes)
-        log_p = decisive_log_p(self.log_p[own], self.isolation[own], len(nodes))
+        log_p = decisive_log_p_under_null(self.log_p[own], self.isolation[own], len(nodes))
         return np.where(self.doubtful[own], -math.inf, log_p)
 
     def decisive_alone(self, nodes: np.ndarray) -> dict[int, float]:
@@ -291,12 +293,12 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
     alive = np.arange(K)
     children: list[tuple[int, int]] = []
     log_p, ratio = np.full(K, -math.inf), np.zeros(K)
-    gaps = _Gaps(parts)
+    gaps = _MergingGaps(parts)
     for node in alive.tolist():
-        gaps.alone |= lonely_nodes(parts, node, alive)
+        gaps.alone |= lone_part(parts, node, alive)
     gaps.look({pair for node in alive.tolist() for pair in gaps.strongest(node, alive)}, alive)
     while len(alive) > 1:
-        check()
+        check_time_limit()
         log_p[len(alive) - 1], ratio[len(alive) - 1] = gaps.level(alive)
         fresh, levels = set(), []
         for a, b in _merging_round(gaps, alive):
@@ -305,7 +307,7 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
             children.append((a, b))
             alive = np.append(alive[(alive != a) & (alive != b)], new)
             if np.isfinite(gaps.log_p[a, b]):
-                gaps.alone |= lonely_nodes(parts, new, alive)
+                gaps.alone |= lone_part(parts, new, alive)
             else:  # a is isolated
                 gaps.inherit(b, new)
             fresh |= gaps.strongest(new, alive)
@@ -316,7 +318,7 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
     return Tree(parts.part, *content, parts.cuts.sizes[:K], parts.cuts.first[:K])
 
 
-def _merging_round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
+def _merging_round(gaps: _MergingGaps, alive: np.ndarray) -> list[tuple[int, int]]:
     """Return the pairs to unite, the least separate first.
 
     In a pair with an isolated node, that node comes first.
@@ -327,7 +329,7 @@ def _merging_round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
         alone, key=lambda node: (alone[node], -sizes[node], -first_row[node]), default=-1
     )
     threshold = alone.get(worst_alone, -math.inf)
-    log_p, rank = _ranked(gaps, alive)
+    log_p, rank = _ranked_for_merging(gaps, alive)
     place, worst = np.arange(len(alive)), rank.argmax(axis=1)
     mutual = (worst[worst] == place) & (place < worst) & (log_p[place, worst] >= threshold)
     ends = alive, alive[worst]
@@ -335,7 +337,7 @@ def _merging_round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
     first = place[mutual]
     if not first.size:  # none look like one cluster: unite the least separate
         gaps.complete(alive)
-        log_p, rank = _ranked(gaps, alive)
+        log_p, rank = _ranked_for_merging(gaps, alive)
         pair = np.unravel_index(rank.argmax(), rank.shape)
         if log_p[pair] > threshold or not alone:
             return [(int(alive[min(pair)]), int(alive[max(pair)]))]
@@ -345,7 +347,7 @@ def _merging_round(gaps: _Gaps, alive: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(alive[first].tolist(), alive[worst[first]].tolist(), strict=True))
 
 
-def _ranked(gaps: _Gaps, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _ranked_for_merging(gaps: _MergingGaps, alive: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the log p of pairs (n, n), and their ranks: the least separate has the highest.
 
     Pairs are ranked by p, then by ratio, then by density. Pairs that do not count have rank -1.

@@ -26,13 +26,13 @@ import numpy as np
 from scipy.special import log_ndtr
 
 __all__ = [
-    "decisive_log_p",
-    "isolation_log_p",
-    "least_of_two",
+    "bonferroni_log_p",
+    "decisive_log_p_under_null",
+    "isolation_log_p_under_null",
     "local_dimension",
-    "log_p_of",
+    "log_p_under_null",
     "null_law",
-    "z_of",
+    "z_under_null",
 ]
 
 Numbers: TypeAlias = float | np.ndarray
@@ -49,14 +49,14 @@ def null_law(law: str) -> tuple[np.ndarray, np.ndarray]:
     return np.array(laws[law]["length"], dtype=np.float64), np.array(laws[law]["scale"])
 
 
-def z_of(between: Numbers, within: Numbers) -> np.ndarray:
+def z_under_null(between: Numbers, within: Numbers) -> np.ndarray:
     """Return how much thinner a border is, in units of random variation; 0 if it is not."""
     return np.maximum(
         0.0, 2 * (np.sqrt(ROUGH * np.asarray(within)) - np.sqrt(np.maximum(between, 0.0)))
     )
 
 
-def log_p_of(
+def log_p_under_null(
     between: Numbers,
     within: Numbers,
     length: Numbers,
@@ -84,11 +84,13 @@ def log_p_of(
     within = np.asarray(within, dtype=np.float64)
     lengths, scales = null_law(law) if laws is None else laws[law]
     scale = np.interp(np.log(np.maximum(length, SHORTEST)), np.log(lengths), scales)
-    log_p = np.minimum(0.0, math.log(2) + log_ndtr(-z_of(between, within) / (wider * scale)))
+    log_p = np.minimum(
+        0.0, math.log(2) + log_ndtr(-z_under_null(between, within) / (wider * scale))
+    )
     return np.where(within > 0, log_p, 0.0)
 
 
-def decisive_log_p(log_p: Numbers, isolation: Numbers, k: int) -> np.ndarray:
+def decisive_log_p_under_null(log_p: Numbers, isolation: Numbers, k: int) -> np.ndarray:
     """Return the log p of pairs among k clusters.
 
     One of k - 1 clusters was split, the one where the split looked best. So the p of a border is
@@ -98,12 +100,14 @@ def decisive_log_p(log_p: Numbers, isolation: Numbers, k: int) -> np.ndarray:
     return np.minimum(np.minimum(0.0, log_p + math.log(k - 1)), isolation)
 
 
-def least_of_two(log_p: Numbers, other: Numbers) -> np.ndarray:
+def bonferroni_log_p(log_p: Numbers, other: Numbers) -> np.ndarray:
     """Return the log p of two tests together: twice the smaller p, but at most 1."""
     return np.minimum(0.0, np.minimum(log_p, other) + math.log(2))
 
 
-def isolation_log_p(n_rows: int, n_nearer: Numbers, dimension: float = 1.0) -> np.ndarray:
+def isolation_log_p_under_null(
+    n_rows: int, n_nearer: Numbers, dimension: float = 1.0
+) -> np.ndarray:
     """Return the log p of a gap with `n_nearer` rows nearer than its far side.
 
     Along a line, one given gap among `n_rows` rows has a probability of 2^-n_nearer at most. In

@@ -12,14 +12,14 @@ from specialk_gpu.selection.cut_graphs import WIDE, CutGraphs
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.null_distribution import (
     SHORTEST,
-    decisive_log_p,
-    least_of_two,
-    log_p_of,
+    bonferroni_log_p,
+    decisive_log_p_under_null,
+    log_p_under_null,
 )
-from specialk_gpu.selection.valleys import Valleys, rows_in_windows, valley_log_p
-from specialk_gpu.selection.walks import connected_parts
+from specialk_gpu.selection.valleys import Valleys, rows_in_valleys, valley_log_p
+from specialk_gpu.selection.walks import parts_joined_by_walks
 
-__all__ = ["Alone", "Measured", "Parts", "has_shortcuts", "lonely_nodes", "touching_pairs"]
+__all__ = ["LonePart", "MeasuredParts", "Parts", "has_shortcuts", "lone_part", "touching_parts"]
 
 THIN_WEIGHT = 15  # in the first graph, cuts of a smaller weight are thin: weak evidence
 SHORTCUTS = 2.5  # factor on the scale of the null distribution for shortcut edges
@@ -33,7 +33,7 @@ CLEAR_LOG_P = math.log(
 )  # up to this log p, a thin border or isolated part needs no second test
 
 
-class Measured(NamedTuple):
+class MeasuredParts(NamedTuple):
     """Measurements of pairs of nodes: arrays of shape (p,), on the host.
 
     Attributes
@@ -77,7 +77,7 @@ class Measured(NamedTuple):
         return np.sqrt(between / np.where(self.within > 0, self.within, np.inf))
 
 
-class Alone(NamedTuple):
+class LonePart(NamedTuple):
     """Measurements of an isolated node, which no edge joins to others.
 
     Attributes
@@ -96,8 +96,8 @@ class Alone(NamedTuple):
 
     def log_p(self, n_rows: int, k: int) -> float:
         """Return its log p beside one of the other k - 1 clusters; together they have `n_rows`."""
-        log_p = log_p_of(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law)
-        return float(decisive_log_p(log_p, self.isolation, k))
+        log_p = log_p_under_null(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law)
+        return float(decisive_log_p_under_null(log_p, self.isolation, k))
 
 
 class Parts:
@@ -123,7 +123,7 @@ class Parts:
 
     def __init__(self, graphs: CutGraphs, labels: Array, k: int) -> None:
         self._graphs = graphs
-        self.part, self.owner, core = connected_parts(graphs.near, labels, k)
+        self.part, self.owner, core = parts_joined_by_walks(graphs.near, labels, k)
         self.n_parts = len(self.owner)
         self.cuts = Cuts(graphs.near, self.part, self.n_parts)
         self._wide: Cuts | None = None
@@ -188,17 +188,17 @@ class Parts:
             self._valleys.unite(a, b)
         return self._valleys
 
-    def test(self, pairs: np.ndarray, nodes: np.ndarray) -> Measured:
+    def test(self, pairs: np.ndarray, nodes: np.ndarray) -> MeasuredParts:
         """Test pairs (p, 2) of nodes that touch; test doubtful pairs a second time."""
         found = self.look(pairs, nodes)
         again = np.flatnonzero(found.doubtful)
         if again.size:
-            second = self.look_again(pairs[again], nodes, Measured(*(x[again] for x in found)))
+            second = self.look_again(pairs[again], nodes, MeasuredParts(*(x[again] for x in found)))
             for known, new in zip(found, second, strict=True):
                 known[again] = new
         return found
 
-    def look(self, pairs: np.ndarray, nodes: np.ndarray, below: float = math.inf) -> Measured:
+    def look(self, pairs: np.ndarray, nodes: np.ndarray, below: float = math.inf) -> MeasuredParts:
         """Test pairs of nodes in the first graph, and their valleys.
 
         Thick cuts are decided here. A pair is doubtful in three cases: its cut is thin and not
@@ -212,18 +212,18 @@ class Parts:
         valleys_ahead = ahead and self._graphs.has_rows
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
-        found += [rows_in_windows(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
+        found += [rows_in_valleys(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
         found = _together(bk, found)
         if ahead and self._wide is not None:
             second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
             self._ahead |= dict(zip(map(tuple, may_be.tolist()), second, strict=True))
         between, within = self.cuts.borders(pairs, found[0])
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
-        log_p = log_p_of(between, within, length, "graph")
+        log_p = log_p_under_null(between, within, length, "graph")
         law, thin = np.full(n, "graph", dtype=object), np.zeros(n, dtype=bool)
         if self._graphs.has_rows:
             thick = within >= THIN_WEIGHT
-            log_p = np.where(thick, log_p_of(between, within, length, "rows"), log_p)
+            log_p = np.where(thick, log_p_under_null(between, within, length, "rows"), log_p)
             law[thick] = "rows"
             if self._graphs.has_second:
                 thin = in_wide | (~thick & (log_p > CLEAR_LOG_P) & (log_p < below) & ~small)
@@ -231,7 +231,7 @@ class Parts:
         valley = self._valley(pairs, nodes, log_p, length, rows)
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
         first = log_p, thin, valley
-        log_p, law = _better_of_cut_and_valley(log_p, law, valley)
+        log_p, law = _better_test_of_parts(log_p, law, valley)
         doubtful = thin | (self._may_be_bent & (law == "valley") & (log_p < LIGHT_LOG_P))
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *first)
 
@@ -240,7 +240,9 @@ class Parts:
         in_wide = self._in_wide[pairs].any(axis=1)
         return in_wide, self._core[pairs].min(axis=1) <= WIDE
 
-    def look_again(self, pairs: np.ndarray, nodes: np.ndarray, first: Measured) -> Measured:
+    def look_again(
+        self, pairs: np.ndarray, nodes: np.ndarray, first: MeasuredParts
+    ) -> MeasuredParts:
         """Test thin borders in the second graph, and whether pairs with a valley are bent."""
         cut, valley, thin = first.cut.copy(), first.valley.copy(), np.flatnonzero(first.thin)
         between, within, length = first.between.copy(), first.within.copy(), first.length.copy()
@@ -251,14 +253,14 @@ class Parts:
             length[thin] /= np.maximum(within[thin], SHORTEST)
             shortcuts = has_shortcuts(first.within[thin], within[thin])
             wider = np.where(shortcuts, SHORTCUTS, 1.0)
-            cut[thin] = log_p_of(between[thin], within[thin], length[thin], "rows", wider)
+            cut[thin] = log_p_under_null(between[thin], within[thin], length[thin], "rows", wider)
             law[thin] = np.where(shortcuts, "shortcuts", "rows")
         if self._may_be_bent:
             asked = np.flatnonzero((valley < cut) & (valley < LIGHT_LOG_P))
             if asked.size:
                 bent = self.valleys.are_bent(pairs[asked], nodes)
                 valley[asked] = np.where(bent, 0.0, valley[asked])
-        log_p, law = _better_of_cut_and_valley(cut, law, valley)
+        log_p, law = _better_test_of_parts(cut, law, valley)
         doubtful = np.zeros(len(pairs), dtype=bool)
         kept = first.cut, first.thin, valley
         return self._measured(pairs, log_p, between, within, length, doubtful, law, *kept)
@@ -299,7 +301,7 @@ class Parts:
             deep = length[asked] > np.maximum(SHORT_LENGTH, ROUND_SCALED * spread[asked])
             if rows is None:
                 counts = self.valleys.counts(pairs[asked], nodes)
-                rows = self.cuts.bk.to_numpy(rows_in_windows(counts))
+                rows = self.cuts.bk.to_numpy(rows_in_valleys(counts))
             else:
                 rows = rows[:, asked]
             found[asked] = valley_log_p(rows, deep)
@@ -311,11 +313,11 @@ class Parts:
         length = self.cuts.sizes[pairs].sum(axis=1) / np.maximum(within, SHORTEST)
         return self._valley(pairs, nodes, np.zeros(len(pairs)), length, None)
 
-    def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> Measured:
+    def _measured(self, pairs: np.ndarray, log_p: np.ndarray, *found: np.ndarray) -> MeasuredParts:
         between, within, length, doubtful, law, cut, thin, valley = found
         density = self.cuts.weights[pairs[:, 0], pairs[:, 1]] / self.cuts.sizes[pairs].min(axis=1)
         isolation = self._isolation[pairs].min(axis=1)
-        return Measured(
+        return MeasuredParts(
             log_p,
             isolation,
             between,
@@ -329,7 +331,7 @@ class Parts:
             valley,
         )
 
-    def alone(self, node: int, others: np.ndarray) -> Alone | None:
+    def alone(self, node: int, others: np.ndarray) -> LonePart | None:
         """Measure a node that no edge of the first graph joins to others.
 
         Returns None if edges of the second graph join it and decide: then its pairs are tested.
@@ -338,15 +340,15 @@ class Parts:
         rows = self.cuts.rows(node)
         if graphs.has_rows:
             within = graphs.width(rows, mixed=True)
-            found = Alone(0.0, within, "rows" if within >= THIN_WEIGHT else "graph")
+            found = LonePart(0.0, within, "rows" if within >= THIN_WEIGHT else "graph")
             if found.log_p(self.part.size, self.n_parts + 1) <= CLEAR_LOG_P:
                 return found  # the neighbours of all rows are not needed
         isolation = graphs.log_p_of_isolation(rows)
         if isolation <= CLEAR_LOG_P:
-            return Alone(isolation, 0.0, "rows")
+            return LonePart(isolation, 0.0, "rows")
         within = graphs.width(rows)
         thick = graphs.has_rows and within >= THIN_WEIGHT
-        found = Alone(isolation, within, "rows" if thick else "graph")
+        found = LonePart(isolation, within, "rows" if thick else "graph")
         if thick or core <= WIDE or not graphs.has_second:
             return found
         if found.log_p(self.part.size, 2) <= CLEAR_LOG_P:
@@ -355,7 +357,7 @@ class Parts:
             self._in_wide[node], self._isolation[node] = True, isolation
             self._width[node] = within
             return None
-        return Alone(isolation, graphs.width(rows, wide=True), "rows")
+        return LonePart(isolation, graphs.width(rows, wide=True), "rows")
 
 
 def _together(bk: Backend, arrays: list[Array]) -> list[np.ndarray]:
@@ -365,11 +367,11 @@ def _together(bk: Backend, arrays: list[Array]) -> list[np.ndarray]:
     return [x.reshape(y.shape) for x, y in zip(np.split(flat, ends), arrays, strict=True)]
 
 
-def _better_of_cut_and_valley(
+def _better_test_of_parts(
     log_p: np.ndarray, law: np.ndarray, valley: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the log p of the cut and the valley together, and which of the two is smaller."""
-    best = np.where(np.isnan(valley), log_p, least_of_two(log_p, valley))
+    best = np.where(np.isnan(valley), log_p, bonferroni_log_p(log_p, valley))
     return best, np.where(valley < log_p, "valley", law)
 
 
@@ -381,7 +383,7 @@ def has_shortcuts(near: np.ndarray, wide: np.ndarray) -> np.ndarray:
     return wide > 2 * near + 6
 
 
-def lonely_nodes(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone]:
+def lone_part(parts: Parts, node: int, others: np.ndarray) -> dict[int, LonePart]:
     """Return the measurements of a node if no edge joins it to others; else an empty dict."""
     if not (others != node).any() or parts.cuts.touching(node, others).size:
         return {}
@@ -389,7 +391,7 @@ def lonely_nodes(parts: Parts, node: int, others: np.ndarray) -> dict[int, Alone
     return {} if found is None else {node: found}
 
 
-def touching_pairs(parts: Parts, nodes: np.ndarray) -> np.ndarray:
+def touching_parts(parts: Parts, nodes: np.ndarray) -> np.ndarray:
     """Return the pairs (p, 2) of nodes that edges join, each with the smaller number first."""
     pairs = [(i, j) for i in nodes.tolist() for j in parts.touching(i, nodes).tolist() if i < j]
     return np.array(pairs, dtype=np.int64).reshape(-1, 2)

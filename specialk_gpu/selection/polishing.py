@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend import backend_of
-from specialk_gpu.backend.typing import Array, Sparse
+from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.cut_test import least_gap
+from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.merging import Tree
-from specialk_gpu.selection.walks import CutGraph, prepare_walks, walk
+from specialk_gpu.selection.walks import WalkGraph, walk, walk_or_stay, walk_shares
 
-__all__ = ["membership", "polished", "polished_tree"]
+__all__ = ["polished", "polished_tree"]
 
 POLISHES = 3  # rounds
 KEPT_SHARE = 0.5  # polishing leaves each cluster at least this share of its rows
 
 
 def polished(
-    graph: CutGraph, labels: Array, k: int, rounds: int = POLISHES, kept: float = 0.0
+    graph: WalkGraph, labels: Array, k: int, rounds: int = POLISHES, kept: float = 0.0
 ) -> tuple[Array, Array]:
     """Move each row to the cluster where most walks from it end, in several rounds.
 
@@ -46,8 +46,8 @@ def polished(
     shares = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
     at_first = xp.bincount(labels, minlength=k) if kept else 0
     for _ in range(rounds):
-        check()
-        found = _walk_or_stay(graph, labels, k)
+        check_time_limit()
+        found = walk_or_stay(graph, labels, k)
         new = found.argmax(axis=1).astype(np.int32)
         counts = xp.bincount(new, minlength=k)
         if bool(((counts == 0) | (counts < kept * at_first)).any()):
@@ -75,9 +75,9 @@ def polished_tree(
     if polish:
         labels, shares = polished(graphs.near, before, k, kept=KEPT_SHARE)
     else:
-        labels, shares = before, _walk_shares(graphs.near, before, k)
+        labels, shares = before, walk_shares(graphs.near, before, k)
     while k > 1 and polish:
-        gap = least_gap(graphs, labels, k)
+        gap = gap_by_cut_test(graphs, labels, k)
         if k == least and not gaps and gap.log_p > max(own, log_alpha):
             labels, shares = polished(graphs.near, before, k, rounds=0)
             break
@@ -107,22 +107,3 @@ def polished_tree(
     column = np.empty(k, dtype=np.int64)
     column[tree.clusters(k)] = cluster[kept]
     return tree, graphs.spread(shares)[:, bk.asarray(column)], gaps
-
-
-def membership(W: Sparse, labels: Array, k: int) -> Array:
-    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    return _walk_shares(prepare_walks(W), labels, k)
-
-
-def _walk_shares(graph: CutGraph, labels: Array, k: int) -> Array:
-    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    shares = _walk_or_stay(graph, labels, k)
-    return shares / shares.sum(axis=1, keepdims=True)
-
-
-def _walk_or_stay(graph: CutGraph, labels: Array, k: int) -> Array:
-    """Return the result of `walk`; a row from which no walk leads stays in its own cluster."""
-    xp = backend_of(labels).xp
-    found = walk(graph, labels, k)
-    own = labels[:, None] == xp.arange(k, dtype=labels.dtype)
-    return xp.where(found.any(axis=1, keepdims=True), found, own)

@@ -9,37 +9,37 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from specialk_gpu._deadline import OutOfTime, during, lift_limit
-from specialk_gpu._progress import Clock
+from specialk_gpu._progress import ProgressClock
 from specialk_gpu._result import (
     NO_POWER,
     TIME_IS_UP,
     Candidate,
     SelectionPath,
 )
+from specialk_gpu._time_limit import OutOfTime, during, lift_time_limit
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
-    Resolution,
-    finer_resolutions,
+    FragmentResolution,
+    finer_fragment_resolutions,
+    fragment_resolutions,
     fragments,
-    n_eigenvectors,
-    resolutions,
+    n_fragment_eigenvectors,
 )
-from specialk_gpu.selection.jumps import log_p_of_level
+from specialk_gpu.selection.jumps import log_p_without_jumps
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.messages import (
+from specialk_gpu.selection.polishing import polished, polished_tree
+from specialk_gpu.selection.reasons_and_warnings import (
     reason_by_cut,
     warn_of_many_clusters,
     warn_of_the_limit,
     warn_of_the_test,
     warn_of_the_time,
 )
-from specialk_gpu.selection.polishing import polished, polished_tree
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
-__all__ = ["Found", "merged_trees", "search"]
+__all__ = ["SearchResult", "search", "searched_trees"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +47,7 @@ SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel thr
 LEVELS_SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
-class Found(NamedTuple):
+class SearchResult(NamedTuple):
     """The result of a search.
 
     Attributes
@@ -75,7 +75,7 @@ class Found(NamedTuple):
     eigenpairs: Eigenpairs
 
 
-class _Wish(NamedTuple):
+class _SearchRequest(NamedTuple):
     """The request: the arguments of a search."""
 
     log_alpha: float
@@ -87,7 +87,7 @@ class _Wish(NamedTuple):
 def search(
     graphs: CutGraphs,
     eigenpairs: Callable[[int], Eigenpairs],
-    clock: Clock,
+    clock: ProgressClock,
     *,
     alpha: float,
     n_clusters: int | None = None,
@@ -95,7 +95,7 @@ def search(
     max_clusters: int | None = None,
     full_path: bool = False,
     seed: int = 0,
-) -> Found:
+) -> SearchResult:
     """Find the largest number of clusters with a clear gap between every two.
 
     The rows are divided into fragments at several resolutions. At each of these, fragments are
@@ -144,17 +144,17 @@ def search(
     """
     m, log_alpha = graphs.n_distinct, math.log(alpha)
     most = n_clusters or min(m, max_clusters or m)
-    wish = _Wish(log_alpha, n_clusters, min_clusters, most)
+    wish = _SearchRequest(log_alpha, n_clusters, min_clusters, most)
     trees, pairs, end, known = _search_trees(graphs, eigenpairs, wish, seed, clock)
     if end is None:
         try:
             with during("polishing"):
-                chosen = _chosen_clusters(graphs, trees, wish)
+                chosen = _searched_clusters(graphs, trees, wish)
         except OutOfTime as late:
             end, known = late, "The clusters were tested, but not polished."
-    lift_limit()
+    lift_time_limit()
     if end is not None:
-        chosen = _chosen_clusters(graphs, trees, wish, polish=False)
+        chosen = _searched_clusters(graphs, trees, wish, polish=False)
         warn_of_the_time(end, known)
     k, tree, membership, log_p, limit_reached = chosen
     clock.stop("polishing", f"{k} clusters")
@@ -179,20 +179,20 @@ def search(
     )
     if end is not None:
         path = path.with_reason(k, TIME_IS_UP)
-    return Found(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
+    return SearchResult(k, tree.labels(k), membership, tree, path, limit_reached, pairs)
 
 
-def merged_trees(
+def searched_trees(
     graphs: CutGraphs, eigenpairs: Callable[[int], Eigenpairs], alpha: float, seed: int = 0
 ) -> list[Tree]:
     """Return the trees that a search for clusters at this `alpha` uses."""
-    wish = _Wish(math.log(alpha), None, 1, graphs.n_distinct)
-    clock = Clock(backend_of(graphs.one_part()), {})
+    wish = _SearchRequest(math.log(alpha), None, 1, graphs.n_distinct)
+    clock = ProgressClock(backend_of(graphs.one_part()), {})
     return _search_trees(graphs, eigenpairs, wish, seed, clock)[0]
 
 
-def _chosen_clusters(
-    graphs: CutGraphs, trees: list[Tree], wish: _Wish, *, polish: bool = True
+def _searched_clusters(
+    graphs: CutGraphs, trees: list[Tree], wish: _SearchRequest, *, polish: bool = True
 ) -> tuple[int, Tree, Array, np.ndarray, bool]:
     """Choose k from the trees.
 
@@ -201,12 +201,12 @@ def _chosen_clusters(
     """
     log_alpha, n_clusters, min_clusters, most = wish
     if n_clusters is None:
-        merged, k = _of_most_clusters(graphs, trees, min_clusters, log_alpha)
+        merged, k = _searched_tree_of_most_clusters(graphs, trees, min_clusters, log_alpha)
         log_p = _searched_log_p(trees)
     else:
         log_p = _searched_log_p(trees)
         k = min(n_clusters, len(log_p))
-        merged = _first_clear(trees, k, log_alpha)
+        merged = _first_clear_tree_of_search(trees, k, log_alpha)
     is_tested = n_clusters is None and k > min_clusters
     with backend_of(merged.leaf).narrow_block():
         settle = partial(polished_tree, graphs, merged, polish=polish)
@@ -228,9 +228,9 @@ def _chosen_clusters(
 def _search_trees(
     graphs: CutGraphs,
     eigenpairs: Callable[[int], Eigenpairs],
-    wish: _Wish,
+    wish: _SearchRequest,
     seed: int,
-    clock: Clock,
+    clock: ProgressClock,
 ) -> tuple[list[Tree], Eigenpairs, OutOfTime | None, str]:
     """Make fragments and merge them at several resolutions; add finer ones if needed.
 
@@ -239,7 +239,7 @@ def _search_trees(
     """
     m = graphs.n_distinct
     exactly = None if wish.n_clusters is None else min(wish.n_clusters, m)
-    wanted = resolutions(m, exactly or min(wish.min_clusters, m), exactly)
+    wanted = fragment_resolutions(m, exactly or min(wish.min_clusters, m), exactly)
     if wish.most == 1 or not wanted:
         return [Tree.of_one(graphs.one_part())], eigenpairs(1), None, ""
     trees: list[Tree] = []
@@ -249,7 +249,7 @@ def _search_trees(
         n_wanted += len(wanted)
         new: dict[int, Tree] = {}
         try:
-            _grow_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
+            _grow_searched_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
         except OutOfTime as end:
             trees += [new[place] for place in sorted(new)]
             if not trees:
@@ -264,16 +264,16 @@ def _search_trees(
         clock.stop("merging", f"{', '.join(map(str, passed[-len(new) :]))} clusters pass")
         found = int(np.flatnonzero(_searched_log_p(trees) <= wish.log_alpha).max()) + 1
         exact = wish.n_clusters is not None
-        wanted = [] if exact else finer_resolutions(wanted, m, min(found, wish.most))
+        wanted = [] if exact else finer_fragment_resolutions(wanted, m, min(found, wish.most))
     return trees, pairs[-1], None, ""
 
 
-def _grow_trees(
+def _grow_searched_trees(
     graphs: CutGraphs,
     eigenpairs: Callable[[int], Eigenpairs],
-    wanted: list[Resolution],
+    wanted: list[FragmentResolution],
     seed: int,
-    clock: Clock,
+    clock: ProgressClock,
     pairs: list[Eigenpairs],
     trees: dict[int, Tree],
 ) -> None:
@@ -282,12 +282,12 @@ def _grow_trees(
     If the time limit ends this, `trees` holds those that are complete.
     """
     m = graphs.n_distinct
-    found = eigenpairs(n_eigenvectors(wanted, graphs.n_rows))
+    found = eigenpairs(n_fragment_eigenvectors(wanted, graphs.n_rows))
     vectors = graphs.distinct(found.vectors)
     bk = backend_of(vectors)
     with during("fragments"):
         cut = partial(_search_fragments, graphs, found.values, vectors, seed)
-        parts = _side_by_side(bk, cut, wanted, m)
+        parts = _search_side_by_side(bk, cut, wanted, m)
     clock.stop("fragments", ", ".join(str(k) for _, k in parts))
     pairs[:] = [found]
 
@@ -295,10 +295,12 @@ def _grow_trees(
         trees[place] = _search_tree(graphs, parts[place])
 
     with during("merging"):
-        _side_by_side(bk, grow, list(range(len(parts))), m)
+        _search_side_by_side(bk, grow, list(range(len(parts))), m)
 
 
-def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: list[T], m: int) -> list[R]:
+def _search_side_by_side(
+    bk: Backend, function: Callable[[T], R], all_of: list[T], m: int
+) -> list[R]:
     """Return the results of a function for each argument; many rows use all cores."""
     if m >= SHARED_ROWS:
         return bk.map_chunks(function, all_of[::-1])[::-1]  # the last ones take longest
@@ -307,7 +309,7 @@ def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: list[T], m: i
 
 
 def _search_fragments(
-    graphs: CutGraphs, values: Array, vectors: Array, seed: int, wanted: Resolution
+    graphs: CutGraphs, values: Array, vectors: Array, seed: int, wanted: FragmentResolution
 ) -> tuple[Array, int]:
     """Make fragments at one resolution; their borders move to where the graph is thin."""
     fragment, k = fragments(values, vectors, wanted, seed)
@@ -329,7 +331,7 @@ def _searched_log_p(trees: list[Tree]) -> np.ndarray:
     return np.minimum.accumulate(log_p[::-1])[::-1]
 
 
-def _of_most_clusters(
+def _searched_tree_of_most_clusters(
     graphs: CutGraphs, trees: list[Tree], least: int, log_alpha: float
 ) -> tuple[Tree, int]:
     """Return the tree and the largest number of clusters that passes, at least `least`.
@@ -339,21 +341,21 @@ def _of_most_clusters(
     while True:
         log_p = _searched_log_p(trees)
         k = min(max(int(np.flatnonzero(log_p <= log_alpha).max()) + 1, least), len(log_p))
-        tree = _of_least_p(trees, k)
+        tree = _searched_tree_of_least_p(trees, k)
         if k <= least or k == 1:
             return tree, k
-        tree.log_p[k - 1] = log_p_of_level(graphs, tree, k, log_alpha)
+        tree.log_p[k - 1] = log_p_without_jumps(graphs, tree, k, log_alpha)
         if tree.log_p[k - 1] <= log_alpha:
             return tree, k
 
 
-def _of_least_p(trees: list[Tree], k: int) -> Tree:
+def _searched_tree_of_least_p(trees: list[Tree], k: int) -> Tree:
     """Return the tree whose k clusters have the least p; among equal p, the least ratio."""
     able = [tree for tree in trees if tree.n_leaves >= k]
     return min(able, key=lambda tree: (tree.log_p[k - 1], tree.ratio[k - 1]))
 
 
-def _first_clear(trees: list[Tree], k: int, log_alpha: float) -> Tree:
+def _first_clear_tree_of_search(trees: list[Tree], k: int, log_alpha: float) -> Tree:
     """Return the first tree with clear gaps between k clusters, else the first with k clusters.
 
     If gaps are not clear, p says little about which clustering is best.
@@ -367,7 +369,7 @@ def _searched_candidate(
     log_p: np.ndarray,
     level: int,
     k: int,
-    wish: _Wish,
+    wish: _SearchRequest,
     *,
     limit_reached: bool,
     powerless: bool,

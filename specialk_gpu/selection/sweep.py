@@ -12,24 +12,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
-from specialk_gpu._checks import as_integer
-from specialk_gpu._deadline import OutOfTime, during, lift_limit
+from specialk_gpu._checks import checked_integer
 from specialk_gpu._progress import logger
 from specialk_gpu._result import TIME_IS_UP, Candidate, SelectionPath
+from specialk_gpu._time_limit import OutOfTime, during, lift_time_limit
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array, Backend, Seed
-from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_shortcomings
-from specialk_gpu.selection.messages import (
+from specialk_gpu.lloyd.kmeans import KMeans, kmeans_batch, warn_of_kmeans_shortcomings
+from specialk_gpu.selection.reasons_and_warnings import (
     reason_by_bound,
-    reason_of_sweep,
+    reason_by_sweep,
     warn_of_few_columns,
     warn_of_many_clusters,
     warn_of_the_limit,
     warn_of_the_time,
 )
-from specialk_gpu.selection.zz_top import attainable_log_p, largest_bounds
+from specialk_gpu.selection.zz_top import attainable_log_p, largest_zz_top
 
-__all__ = ["STOPPING", "Sweep", "labels_by_size", "decide", "sweep"]
+__all__ = ["STOPPING", "Sweep", "decide", "labels_by_size", "sweep"]
 
 
 STOPPING = ("first", "watershed")
@@ -182,14 +182,14 @@ def sweep(
     bk = backend_of(D)
     D = bk.asarray(D)
     n_pairs, n_clusters = (
-        _checked_count("n_pairs", n_pairs),
-        _checked_count("n_clusters", n_clusters),
+        _checked_count_for_sweep("n_pairs", n_pairs),
+        _checked_count_for_sweep("n_clusters", n_clusters),
     )
-    n_kmeans_components = _checked_count("n_kmeans_components", n_kmeans_components)
-    n_init = as_integer("n_init", n_init, 1)
-    min_clusters = as_integer("min_clusters", min_clusters, 1)
-    max_clusters = as_integer("max_clusters", max_clusters, 1)
-    _check_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping)
+    n_kmeans_components = _checked_count_for_sweep("n_kmeans_components", n_kmeans_components)
+    n_init = checked_integer("n_init", n_init, 1)
+    min_clusters = checked_integer("min_clusters", min_clusters, 1)
+    max_clusters = checked_integer("max_clusters", max_clusters, 1)
+    _check_sweep_arguments(D, alpha, n_clusters, min_clusters, max_clusters, stopping)
     m, n = D.shape
     rng = check_random_state(random_state)
     log_alpha = math.log(alpha)
@@ -204,11 +204,11 @@ def sweep(
     windows = (range(k, min(k + window, last + 1)) for k in range(first, last + 1, window))
     # each k has its own seed, in every window; the first seed is that of the sample
     seeds = rng.randint(np.iinfo(np.int32).max, size=last + 1)
-    columns = _largest_columns(bk, D, n_kmeans_components)
+    columns = _columns_to_sweep(bk, D, n_kmeans_components)
     steps: list[Candidate] = []
     tries = _sweep_ks(D, columns, windows, seeds, n_init, n_pairs, timings)
-    for k, found, labels, bound in _until_time_is_up(tries, steps):
-        warn_of_shortcomings(found, k)
+    for k, found, labels, bound in _sweep_until_time_is_up(tries, steps):
+        warn_of_kmeans_shortcomings(found, k)
         n_found = int(found.centers.shape[0])
         step = _candidate_of_sweep(k, found, labels, bound)
         log_p = step.log_p
@@ -221,11 +221,11 @@ def sweep(
         logger.info("k = %d: log10 p = %.2f, %s", k, log_p / math.log(10), reason)
         if n_found < k or not (accepted or to_the_end):
             break  # larger k of this window are not used
-    lift_limit()
+    lift_time_limit()
     return _conclude_sweep(steps, alpha, stopping, n_clusters, min(max_clusters, m), timings)
 
 
-def _until_time_is_up(tries: Iterator[T], steps: list[Candidate]) -> Iterator[T]:
+def _sweep_until_time_is_up(tries: Iterator[T], steps: list[Candidate]) -> Iterator[T]:
     """Yield the tries until the time limit, if any; if it ends them, the last step says so."""
     try:
         yield from tries
@@ -250,12 +250,12 @@ def _candidate_of_sweep(
     return step
 
 
-def _checked_count(name: str, value: int | None) -> int | None:
+def _checked_count_for_sweep(name: str, value: int | None) -> int | None:
     """Return a checked count, or None."""
-    return None if value is None else as_integer(name, value, 1)
+    return None if value is None else checked_integer(name, value, 1)
 
 
-def _check_arguments(
+def _check_sweep_arguments(
     D: Array,
     alpha: float,
     n_clusters: int | None,
@@ -292,7 +292,7 @@ def _check_arguments(
         raise ValueError(msg)
 
 
-def _largest_columns(bk: Backend, D: Array, n_columns: int | None) -> Array:
+def _columns_to_sweep(bk: Backend, D: Array, n_columns: int | None) -> Array:
     """Return the columns of largest norm, in their original order, in float64."""
     xp = bk.xp
     if n_columns is None or n_columns >= D.shape[1]:
@@ -333,7 +333,7 @@ def _sweep_ks(
         timings["kmeans"] += time.perf_counter() - clock
         clock = time.perf_counter()
         with during("bounds"):
-            bounds = largest_bounds(D, labels, sizes, n_pairs)
+            bounds = largest_zz_top(D, labels, sizes, n_pairs)
         timings["bounds"] += time.perf_counter() - clock
         yield from zip(ks, tried, labels, bounds, strict=True)
 
@@ -372,7 +372,7 @@ def _conclude_sweep(
     log_p += [step.log_p for step in steps[1:]]
     chosen = decide([step.k for step in steps], log_p, alpha=alpha, stopping=stopping)
     for i, step in enumerate(steps):
-        reason = reason_of_sweep(step, chosen, stopping)
+        reason = reason_by_sweep(step, chosen, stopping)
         if step.reason.endswith(TIME_IS_UP) and not reason.endswith(TIME_IS_UP):
             reason += TIME_IS_UP
         steps[i] = step._replace(accepted=step.k <= chosen, reason=reason)

@@ -33,7 +33,7 @@ from scipy.special import bdtr
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 
-__all__ = ["Valleys", "halves", "rows_in_windows", "valley_log_p"]
+__all__ = ["Valleys", "halves_for_valleys", "rows_in_valleys", "valley_log_p"]
 
 BINS = 32  # bins along the line from one mean to the other; as many beyond each mean
 VALLEY, SIDE = 10, 16  # widths in bins of the window in the middle, and of those on its sides
@@ -48,7 +48,7 @@ LEAST_P = 1e-300
 CHUNK = 2**20  # pairs times rows, or entries of rows, that are processed together
 
 
-def halves(X: Array, chunk: int = CHUNK) -> Array:
+def halves_for_valleys(X: Array, chunk: int = CHUNK) -> Array:
     """Divide rows (m, d) into two halves, independent of their order; return a bool array (m,).
 
     The projections of the rows on a random line are sorted; every other row is in the second half.
@@ -61,7 +61,7 @@ def halves(X: Array, chunk: int = CHUNK) -> Array:
     return half
 
 
-class _Means(NamedTuple):
+class _ValleyMeans(NamedTuple):
     """The means of n nodes.
 
     Attributes
@@ -92,7 +92,7 @@ class Valleys:
     ----------
     X : float array of shape (m, d)
     half : bool array of shape (m,)
-        The result of `halves`.
+        The result of `halves_for_valleys`.
     part : int32 array of shape (m,)
         The part of each row, in 0, ..., K - 1. Unions get the next numbers.
     K : int
@@ -181,7 +181,7 @@ class Valleys:
         found = np.zeros(len(pairs), dtype=bool)
         for i, own in enumerate(np.split(content, np.searchsorted(content[:, 0], range(1, done)))):
             sizes = np.bincount(own[:, 1].astype(np.int64), minlength=3)
-            found[i] = _is_bent(own[:, 3:], own[:, 2], sizes)
+            found[i] = _is_valley_bent(own[:, 3:], own[:, 2], sizes)
         return found
 
     def _in_chunks(self, ends: np.ndarray) -> list[np.ndarray]:
@@ -195,7 +195,7 @@ class Valleys:
         place[nodes] = np.arange(nodes.size)
         return place[pairs]
 
-    def _means(self, nodes: np.ndarray) -> _Means:
+    def _means(self, nodes: np.ndarray) -> _ValleyMeans:
         """Return the means of nodes: their products with rows and each other, and nearest nodes."""
         xp = self._bk.xp
         n, m = nodes.size, self._half.size
@@ -214,9 +214,9 @@ class Valleys:
                 top = score.argmax(axis=0)[None]
                 nearest[i], who[i] = xp.take_along_axis(score, top, axis=0)[0], top[0]
                 score[top[0], xp.arange(m)] = -np.inf
-        return _Means(products, inner, known, nearest, who)
+        return _ValleyMeans(products, inner, known, nearest, who)
 
-    def _region(self, means: _Means, ends: np.ndarray) -> tuple[Array, Array, Array, Array]:
+    def _region(self, means: _ValleyMeans, ends: np.ndarray) -> tuple[Array, Array, Array, Array]:
         """Return pairs, rows, places on the line, and a mask of the entries that count.
 
         On the host, most rows that do not count are left out.
@@ -256,7 +256,7 @@ def _in_chunks(X: Array, mean: Array | float, size: int = CHUNK) -> Iterator[tup
         yield own, X[own].astype(np.float64) - mean
 
 
-def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
+def _is_valley_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
     """Return whether a pair is bent, from the rows (n, d) in its three windows and their places.
 
     The line is fitted through the rows of all windows, and deviations are measured from it. The
@@ -270,7 +270,7 @@ def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
     Y -= np.outer(t, t @ Y / (t @ t))
     valley, *sides = np.split(Y, np.cumsum(sizes)[:-1])
     offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
-    own, beside = _covariance(valley), sum(map(_covariance, sides)) / 2
+    own, beside = _covariance_at_valley(valley), sum(map(_covariance_at_valley, sides)) / 2
     values, axes = np.linalg.eigh(own + beside)
     known = values > 0.01 * values[-1]
     if not known.any():
@@ -284,13 +284,13 @@ def _is_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
     return bool(squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1)
 
 
-def _covariance(Y: np.ndarray) -> np.ndarray:
+def _covariance_at_valley(Y: np.ndarray) -> np.ndarray:
     """Return the covariance (d, d) of rows (n, d)."""
     Y = Y - Y.mean(axis=0)
     return Y.T @ Y / len(Y)
 
 
-def rows_in_windows(counts: Array) -> Array:
+def rows_in_valleys(counts: Array) -> Array:
     """Count the rows in valleys and beside them: rows of one half in the windows of the other.
 
     Parameters
@@ -324,7 +324,7 @@ def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     rows : float64 array of shape (2, p), on the host
-        The result of `rows_in_windows`.
+        The result of `rows_in_valleys`.
     deep : bool array of shape (p,)
         Whether the valley must be deeper than that of a bent cluster.
 
@@ -346,7 +346,7 @@ def _valley_windows(counts: Array) -> tuple[Array, Array, Array]:
     `counts` has shape (p, 3 BINS). The whole valley lies between the two means.
     """
     xp = backend_of(counts).xp
-    valley, side = _rows_in_window(counts, VALLEY), _rows_in_window(counts, SIDE)
+    valley, side = _rows_in_valley_window(counts, VALLEY), _rows_in_valley_window(counts, SIDE)
     start, place = xp.arange(BINS, 2 * BINS - VALLEY + 1), xp.arange(side.shape[1])
     before = place <= start[:, None] - SIDE
     after = place >= start[:, None] + VALLEY
@@ -360,7 +360,7 @@ def _valley_windows(counts: Array) -> tuple[Array, Array, Array]:
     return start, before, after
 
 
-def _rows_in_window(counts: Array, width: int) -> Array:
+def _rows_in_valley_window(counts: Array, width: int) -> Array:
     """Return the counts in windows of a width by their first bin, averaged over nearby windows."""
     xp = backend_of(counts).xp
     below = _sums_below(counts)

@@ -1,4 +1,4 @@
-"""A graph prepared for cuts, lazy walks on it, and the connected parts of clusters."""
+"""A graph prepared for cuts, lazy walks on it, and what follows: parts and memberships."""
 
 from __future__ import annotations
 
@@ -9,17 +9,25 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Sparse
+from specialk_gpu.graph.affinity import rows_of_affinities
 from specialk_gpu.graph.knn import normalised_graph
-from specialk_gpu.graph.precomputed import rows_of_entries
 
-__all__ = ["CutGraph", "connected_parts", "prepare_walks", "walk"]
+__all__ = [
+    "WalkGraph",
+    "membership_by_walks",
+    "parts_joined_by_walks",
+    "prepare_walks",
+    "walk",
+    "walk_or_stay",
+    "walk_shares",
+]
 
 N_STEPS = 10  # steps of a lazy walk; each one stays on its row with probability one half
 PIECE = 0.1  # a component with at least this share of its cluster is a part of its own
 ALIKE = 5  # twins are used only if more rows than this have the same neighbours
 
 
-class CutGraph(NamedTuple):
+class WalkGraph(NamedTuple):
     """A graph prepared for cuts.
 
     Attributes
@@ -52,7 +60,7 @@ class CutGraph(NamedTuple):
     twins: Array | None = None
 
 
-def prepare_walks(W: Sparse, *, twins: bool = False) -> CutGraph:
+def prepare_walks(W: Sparse, *, twins: bool = False) -> WalkGraph:
     """Prepare a symmetric csr_matrix (m, m) of similarities for cuts; the diagonal is ignored.
 
     With `twins`, rows with the same neighbours are looked for. This is meant for given graphs,
@@ -62,7 +70,7 @@ def prepare_walks(W: Sparse, *, twins: bool = False) -> CutGraph:
     bk = backend_of(W)
     xp = bk.xp
     W = W.astype(np.float64)  # makes a copy; CuPy before 14.2 has no `copy` argument
-    row = rows_of_entries(W, "similarities")
+    row = rows_of_affinities(W, "similarities")
     if bool((row == W.indices).any()):
         other = row != W.indices
         content = W.data[other], (row[other], W.indices[other])
@@ -83,12 +91,12 @@ def prepare_walks(W: Sparse, *, twins: bool = False) -> CutGraph:
         steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
     edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return CutGraph(
-        S, steps, order, place, row, *edges, _twins_of_graph(bk, S, row) if twins else None
+    return WalkGraph(
+        S, steps, order, place, row, *edges, _twins_for_walks(bk, S, row) if twins else None
     )
 
 
-def _twins_of_graph(bk: Backend, S: Sparse, row: Array) -> Array | None:
+def _twins_for_walks(bk: Backend, S: Sparse, row: Array) -> Array | None:
     """Return a number for each row that its twins share, or None if few rows have twins.
 
     Twins have the same neighbours, not counting each other, as the rows of a clique do. Neighbours
@@ -108,7 +116,7 @@ def _twins_of_graph(bk: Backend, S: Sparse, row: Array) -> Array | None:
     return xp.where(count[group] > 1, joined, -apart)
 
 
-def walk(graph: CutGraph, labels: Array, k: int) -> Array:
+def walk(graph: WalkGraph, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each part.
 
     Rows with labels below 0 are in no part. Costs `N_STEPS` products of the graph with k columns.
@@ -123,8 +131,8 @@ def walk(graph: CutGraph, labels: Array, k: int) -> Array:
     return F if graph.place is None else F[graph.place]
 
 
-def connected_parts(
-    graph: CutGraph, labels: Array, k: int
+def parts_joined_by_walks(
+    graph: WalkGraph, labels: Array, k: int
 ) -> tuple[Array, np.ndarray, np.ndarray | None]:
     """Split clusters into connected parts.
 
@@ -161,12 +169,31 @@ def connected_parts(
     home = number[largest[label]]
     part = bk.asarray(np.where(is_part, number, -1 - home).astype(np.int32))[component]
     if not is_part.all():
-        part = _with_strays(bk.xp, graph, part, int(is_part.sum()))
+        part = _walk_strays_home(bk.xp, graph, part, int(is_part.sum()))
     return part, label[is_part], sizes[is_part]
 
 
-def _with_strays(xp: ModuleType, graph: CutGraph, part: Array, n_parts: int) -> Array:
+def _walk_strays_home(xp: ModuleType, graph: WalkGraph, part: Array, n_parts: int) -> Array:
     """Move the strays, marked by -1 - home, to the part where most walks from them end."""
     near = walk(graph, part, n_parts)
     best = xp.where(near.any(axis=1), near.argmax(axis=1), -1 - part)
     return xp.where(part < 0, best, part).astype(np.int32)
+
+
+def membership_by_walks(W: Sparse, labels: Array, k: int) -> Array:
+    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
+    return walk_shares(prepare_walks(W), labels, k)
+
+
+def walk_shares(graph: WalkGraph, labels: Array, k: int) -> Array:
+    """Return the share (m, k) of lazy walks from each row that end in each cluster."""
+    shares = walk_or_stay(graph, labels, k)
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def walk_or_stay(graph: WalkGraph, labels: Array, k: int) -> Array:
+    """Return the result of `walk`; a row from which no walk leads stays in its own cluster."""
+    xp = backend_of(labels).xp
+    found = walk(graph, labels, k)
+    own = labels[:, None] == xp.arange(k, dtype=labels.dtype)
+    return xp.where(found.any(axis=1, keepdims=True), found, own)

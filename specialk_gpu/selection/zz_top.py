@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from specialk_gpu._checks import as_integer
+from specialk_gpu._checks import checked_integer
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.typing import Array
 
@@ -28,9 +28,9 @@ __all__ = [
     "ClusterStats",
     "attainable_log_p",
     "cluster_stats",
-    "bound_exponents",
-    "largest_bounds",
+    "largest_zz_top",
     "zz_top",
+    "zz_top_exponents",
     "zz_top_pairs",
 ]
 
@@ -133,7 +133,7 @@ def zz_top(D: ArrayLike, labels: ArrayLike, n_clusters: int | None = None) -> Ar
             msg = f"{name} must hold {what}, got dtype {x.dtype}."
             raise TypeError(msg)
     low, high = bk.to_numpy(xp.stack([labels.min(), labels.max()])).tolist()  # a sync
-    k = high + 1 if n_clusters is None else as_integer("n_clusters", n_clusters, 1)
+    k = high + 1 if n_clusters is None else checked_integer("n_clusters", n_clusters, 1)
     if low < 0 or high >= k:
         msg = f"labels must lie in 0, ..., {k - 1}, got {low}, ..., {high}."
         raise ValueError(msg)
@@ -156,11 +156,11 @@ def zz_top_pairs(stats: ClusterStats) -> Array:
     k = stats.sums.shape[0]
     log_p = xp.zeros((k, k))
     a, b = xp.triu_indices(k, 1)
-    log_p[a, b] = log_p[b, a] = _map_pairs_of_clusters(_log_bound, stats, a, b)
+    log_p[a, b] = log_p[b, a] = _map_zz_top_pairs(_log_zz_top, stats, a, b)
     return log_p
 
 
-def _map_pairs_of_clusters(
+def _map_zz_top_pairs(
     function: Callable[[ClusterStats, Array, Array], Array], stats: ClusterStats, a: Array, b: Array
 ) -> Array:
     """Return function(stats, a, b), of shape (p,), for pairs (a, b) of clusters, in chunks."""
@@ -172,20 +172,20 @@ def _map_pairs_of_clusters(
     return out
 
 
-def _cut_of_pairs(stats: ClusterStats, a: Array, b: Array) -> Array:
+def _zz_top_cut_of_pairs(stats: ClusterStats, a: Array, b: Array) -> Array:
     """Return the weights of the cuts between a few pairs of clusters."""
     products = (stats.sums[a] * stats.sums[b]).sum(axis=1)
     return products * (1 / stats.counts[a] + 1 / stats.counts[b])
 
 
-def _log_bound(stats: ClusterStats, a: Array, b: Array) -> Array:
+def _log_zz_top(stats: ClusterStats, a: Array, b: Array) -> Array:
     """Return log p for a few pairs of clusters."""
     xp = backend_of(stats.sums).xp
     N = stats.counts[a] + stats.counts[b]
-    return xp.minimum(xp.log(N) - bound_exponents(stats, a, b), 0)
+    return xp.minimum(xp.log(N) - zz_top_exponents(stats, a, b), 0)
 
 
-def bound_exponents(stats: ClusterStats, a: Array, b: Array) -> Array:
+def zz_top_exponents(stats: ClusterStats, a: Array, b: Array) -> Array:
     """Return the exponents of the bound, of shape (p,), for a few pairs (a, b) of clusters."""
     xp = backend_of(stats.sums).xp
     N_a, N_b = stats.counts[a], stats.counts[b]
@@ -202,7 +202,7 @@ def bound_exponents(stats: ClusterStats, a: Array, b: Array) -> Array:
     return 0.5 * t * t / xp.where(t > 0, n_sigma_sq + t / 3, 1)
 
 
-def largest_bounds(
+def largest_zz_top(
     D: Array, labels: Array, ks: list[int], n_pairs: int | None = None
 ) -> list[tuple[float, tuple[int, int] | None]]:
     """Return the largest log p and its pair for each of several labellings, in one pass over D.
@@ -230,9 +230,9 @@ def largest_bounds(
     pairs = [np.stack(np.triu_indices(k, 1)) for k in ks]  # (2, p) for each labelling
     places = np.concatenate([pair + r * max(ks) for r, pair in enumerate(pairs)], axis=1)
     a, b = bk.asarray(places)
-    found = [_map_pairs_of_clusters(_log_bound, flat, a, b)]
+    found = [_map_zz_top_pairs(_log_zz_top, flat, a, b)]
     if n_pairs is not None:
-        found.append(_map_pairs_of_clusters(_cut_of_pairs, flat, a, b))
+        found.append(_map_zz_top_pairs(_zz_top_cut_of_pairs, flat, a, b))
     found = bk.to_numpy(bk.xp.stack(found))  # the one sync
     ends = np.cumsum([pair.shape[1] for pair in pairs])[:-1]
     largest: list[tuple[float, tuple[int, int] | None]] = []

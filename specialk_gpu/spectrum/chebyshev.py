@@ -26,7 +26,7 @@ from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._progress import report_progress
-from specialk_gpu.backend.mixing import ODD, uniform
+from specialk_gpu.backend.random_numbers import ODD, uniform
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
@@ -40,7 +40,7 @@ from specialk_gpu.spectrum.filter import (
 from specialk_gpu.spectrum.memory import guard_size
 from specialk_gpu.spectrum.orthonormal import finish_orthonormal, orthonormalise, wide_panels
 
-__all__ = ["chebyshev", "find_missed", "product"]
+__all__ = ["chebyshev", "find_missed_by_chebyshev", "product"]
 
 
 def product(bk: Backend, A: Operator, X: Array) -> Array:
@@ -107,7 +107,7 @@ def chebyshev(
     n_guard = guard_size(n)
     n_block = min(m, n + n_guard)
     single = bk.as_float32(A)
-    low, scale, cut = _estimated_spectrum(bk, single, n_block, rng)
+    low, scale, cut = _spectrum_for_chebyshev(bk, single, n_block, rng)
     locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
     n_locked = locked.shape[1]
     V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
@@ -132,9 +132,9 @@ def chebyshev(
         residuals = None
         gram, replaced = orthonormalise(bk, V, locked, rng)
         if stuck:
-            V = _expanded_block(bk, A, V, gram, locked, rng, foreseen=replaced)
+            V = _expanded_chebyshev_block(bk, A, V, gram, locked, rng, foreseen=replaced)
             gram = V.T @ V
-        values, norms, residuals = _rayleigh_ritz(bk, A, V, gram)
+        values, norms, residuals = _chebyshev_rayleigh_ritz(bk, A, V, gram)
         if stuck:
             n_block = min(n_block + n_guard, n_locked + V.shape[1], 2 * n + 64)
         width = n_block - n_locked
@@ -153,12 +153,12 @@ def chebyshev(
         if locked.shape[1] >= n:
             order = np.argsort(-np.abs(theta[:n]), kind="stable")
             V, theta = locked[:, bk.asarray(order)], theta[order]
-            missed = find_missed(bk, A, theta, V, tol, rng)
+            missed = find_missed_by_chebyshev(bk, A, theta, V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
         before, worst = worst, float(norms[new : n - n_locked].max())
         stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
         low = min(low, float(theta.min()))
-        cut = _cut_below(theta, norms, n, scale, cut)
+        cut = _chebyshev_cut(theta, norms, n, scale, cut)
     n_locked = locked.shape[1]
     failure = f"Chebyshev iteration found {n_locked} of {n} eigenpairs in {max_iter} filters."
     V = xp.concatenate([locked, V[:, : n - n_locked]], axis=1)
@@ -178,14 +178,14 @@ def _known_magnitudes(
     return theta, cut
 
 
-def _cut_below(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, cut: float) -> float:
+def _chebyshev_cut(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, cut: float) -> float:
     """Return the smallest magnitude below pair n that is settled enough to cut at, else `cut`."""
     gaps = (abs(theta[n - 1]) - np.abs(theta[n:])) / scale
     settled = np.flatnonzero(norms[n - theta.size :] <= 0.2 * gaps)
     return float(abs(theta[n + settled[-1]])) if settled.size else cut
 
 
-def _estimated_spectrum(
+def _spectrum_for_chebyshev(
     bk: Backend, A: Operator, n_block: int, rng: RandomState
 ) -> tuple[float, float, float]:
     """Estimate the lowest eigenvalue, the largest magnitude, and the magnitude of pair `n_block`.
@@ -223,7 +223,7 @@ def _estimated_spectrum(
     return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
 
 
-def _expanded_block(
+def _expanded_chebyshev_block(
     bk: Backend,
     A: Operator,
     V: Array,
@@ -249,7 +249,7 @@ def _expanded_block(
     return xp.concatenate([V, image], axis=1)
 
 
-def _rayleigh_ritz(
+def _chebyshev_rayleigh_ritz(
     bk: Backend, A: Operator, V: Array, gram: Array
 ) -> tuple[np.ndarray, np.ndarray, Array]:
     """Replace V, whose Gram matrix is `gram`, by its Ritz vectors, by decreasing magnitude.
@@ -294,7 +294,7 @@ def _rayleigh_ritz(
     return values, norms, residuals
 
 
-def find_missed(
+def find_missed_by_chebyshev(
     bk: Backend,
     A: Operator,
     values: Array,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.utils import check_random_state
 
-from specialk_gpu._checks import as_integer, as_positive
+from specialk_gpu._checks import checked_integer, checked_positive
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
@@ -22,16 +22,16 @@ from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components
 from specialk_gpu.spectrum.orthonormal import gram_of
 from specialk_gpu.spectrum.solvers import (
-    Part,
-    Settings,
-    dense_pairs,
-    takes_dense,
+    SolvedPart,
+    SolverSettings,
+    dense_solver,
+    takes_dense_solver,
 )
 
 __all__ = ["Eigenpairs", "eigenpairs"]
 
 SOLVERS = ("auto", "dense", "lanczos", "chebyshev")
-QUICK_FILTERS, QUICK_RESTARTS = 5, 20  # limits on the iterations in `quick_pairs`
+QUICK_FILTERS, QUICK_RESTARTS = 5, 20  # limits on the iterations in `quick_eigenpairs`
 FLOOR = {"float32": 1e-5, "float64": 1e-13}  # smallest tolerances within reach
 
 
@@ -143,18 +143,21 @@ def eigenpairs(
     (array([1.   , 1.   , 1.   , 0.992]), True)
     """
     bk = backend_of(W)
-    _check(bk, W, solver)
-    n, tol = as_integer("n", n, 1, W.shape[0], "the number of rows"), as_positive("tol", tol)
-    max_iter = None if max_iter is None else as_integer("max_iter", max_iter, 1)
-    W, exponent = _within_range(bk, intact_csr(W, "W"))
+    _check_eigenpairs_arguments(bk, W, solver)
+    n, tol = (
+        checked_integer("n", n, 1, W.shape[0], "the number of rows"),
+        checked_positive("tol", tol),
+    )
+    max_iter = None if max_iter is None else checked_integer("max_iter", max_iter, 1)
+    W, exponent = _scaled_for_eigenpairs(bk, intact_csr(W, "W"))
     tol = max(tol, FLOOR[np.dtype(W.dtype).name])
-    settings = Settings(solver, tol, max_iter, check_random_state(random_state))
+    settings = SolverSettings(solver, tol, max_iter, check_random_state(random_state))
     count, component = bk.connected_components(W)
-    known = _known(bk, W, known, n, component, exponent, tol)
+    known = _known_eigenpairs(bk, W, known, n, component, exponent, tol)
     with bk.narrow_block(n):
         parts, values = solve_components(bk, W, n, count, component, settings, known)
-        values, vectors = _merge(bk, W.shape[0], n, parts, values)
-        residuals, orthogonality = _verify(bk, W, values, vectors)
+        values, vectors = _merge_eigenpairs(bk, W.shape[0], n, parts, values)
+        residuals, orthogonality = _verify_eigenpairs(bk, W, values, vectors)
     message = " ".join(part.failure for part in parts if part.failure)
     complete = not message
     loose = int((residuals > tol).sum())
@@ -189,15 +192,15 @@ def eigenpairs(
     )
 
 
-def quick_pairs(A: Sparse, n: int, tol: float) -> tuple[np.ndarray, Array] | None:
+def quick_eigenpairs(A: Sparse, n: int, tol: float) -> tuple[np.ndarray, Array] | None:
     """Return the n largest eigenpairs of a connected graph, unverified, if a few rounds suffice.
 
     The values (n,) are on the host, by decreasing magnitude; the vectors have shape (m, n). If an
     iterative solver has not converged to `tol` after a few rounds, the result is None.
     """
     bk, m = backend_of(A), A.shape[0]
-    if takes_dense(m, n, "auto"):
-        found = dense_pairs(bk, np.zeros(1), bk.xp.arange(m), A.toarray(), n)
+    if takes_dense_solver(m, n, "auto"):
+        found = dense_solver(bk, np.zeros(1), bk.xp.arange(m), A.toarray(), n)
         return bk.to_numpy(found.values[0]), found.vectors[0]
     if not bk.is_lanczos_faster(A, n):
         pairs = eigenpairs(A, n, tol=tol, max_iter=QUICK_FILTERS, random_state=0)
@@ -210,7 +213,7 @@ def quick_pairs(A: Sparse, n: int, tol: float) -> tuple[np.ndarray, Array] | Non
     return bk.to_numpy(values)[order], vectors[:, bk.asarray(order)]
 
 
-def _known(
+def _known_eigenpairs(
     bk: Backend,
     W: Sparse,
     pairs: Eigenpairs | None,
@@ -239,7 +242,7 @@ def _known(
     content = xp.stack([own, pairs.values.astype(np.float64), pairs.residuals])
     own, values, residuals = bk.to_numpy(content)  # host waits
     values = _times_power(values, -exponent)
-    found, orthogonality = _verify(bk, W, values, vectors)
+    found, orthogonality = _verify_eigenpairs(bk, W, values, vectors)
     residuals = np.maximum(residuals, found)
     if not (residuals.max() <= tol and orthogonality <= 1e3 * FLOOR[np.dtype(W.dtype).name]):
         return {}  # from another W, or not exact enough
@@ -252,7 +255,7 @@ def _known(
     return known
 
 
-def _within_range(bk: Backend, W: Sparse) -> tuple[Sparse, int]:
+def _scaled_for_eigenpairs(bk: Backend, W: Sparse) -> tuple[Sparse, int]:
     """Return W without stored zeros, and scaled by a power of two if its size is extreme.
 
     The scaling keeps squares finite. The second result is the exponent.
@@ -282,7 +285,7 @@ def _times_power(x: Array, exponent: int) -> Array:
         return x * number(2.0**half) * number(2.0 ** (exponent - half))
 
 
-def _check(bk: Backend, W: Sparse, solver: str) -> None:
+def _check_eigenpairs_arguments(bk: Backend, W: Sparse, solver: str) -> None:
     """Raise an error if an argument has the wrong type or is out of range."""
     if not bk.sparse.issparse(W):
         msg = f"W must be a sparse matrix of SciPy or CuPy, got a {type(W).__name__}."
@@ -301,8 +304,8 @@ def _check(bk: Backend, W: Sparse, solver: str) -> None:
 # Components ------------------------------------------------------------------------------------
 
 
-def _merge(
-    bk: Backend, m: int, n: int, parts: list[Part], values: list[np.ndarray]
+def _merge_eigenpairs(
+    bk: Backend, m: int, n: int, parts: list[SolvedPart], values: list[np.ndarray]
 ) -> tuple[np.ndarray, Array]:
     """Pick the n largest pairs of all components; ties go by component, so that runs agree.
 
@@ -322,9 +325,9 @@ def _merge(
         columns = np.flatnonzero((order >= begin) & (order < end))
         block, place = np.divmod(order[columns] - begin, part.values.shape[1])
         if columns.size == order.size and np.array_equal(place, np.arange(part.values.size)):
-            _copy_rows(bk, part, vectors)  # takes all, far faster
+            _copy_rows_of_eigenpairs(bk, part, vectors)  # takes all, far faster
         elif columns.size and part.component.size == 1:
-            _copy_rows(bk, part, vectors, bk.asarray(place), bk.asarray(columns))
+            _copy_rows_of_eigenpairs(bk, part, vectors, bk.asarray(place), bk.asarray(columns))
         elif columns.size:
             columns, block, place = bk.asarray(np.stack([columns, block, place]))
             picked = part.vectors.transpose(0, 2, 1)[block, place]
@@ -340,9 +343,9 @@ def _merge(
     return values[order], vectors
 
 
-def _copy_rows(
+def _copy_rows_of_eigenpairs(
     bk: Backend,
-    part: Part,
+    part: SolvedPart,
     vectors: Array,
     place: Array | None = None,
     columns: Array | None = None,
@@ -363,7 +366,9 @@ def _copy_rows(
     bk.map_chunks(copy, (slice(i, i + step) for i in range(0, int(rows.size), step)))
 
 
-def _verify(bk: Backend, W: Sparse, values: np.ndarray, vectors: Array) -> tuple[np.ndarray, float]:
+def _verify_eigenpairs(
+    bk: Backend, W: Sparse, values: np.ndarray, vectors: Array
+) -> tuple[np.ndarray, float]:
     """Return the residuals by their definition in float64, and max |VᵀV - I|, on the host."""
     xp, n = bk.xp, values.shape[0]
     scale = float(np.abs(values).max()) or 1.0

@@ -55,7 +55,7 @@ def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None
     if not 0 < drop_correlated < 1:
         msg = f"drop_correlated must lie in (0, 1) or be None, got {drop_correlated}."
         raise ValueError(msg)
-    above = backend_of(D).to_numpy(xp.abs(_spearman(xp, D)) > drop_correlated)
+    above = backend_of(D).to_numpy(xp.abs(_spearman_of_embedding(xp, D)) > drop_correlated)
     kept: list[int] = []
     for column in range(D.shape[1]):
         if not above[column, kept].any():
@@ -63,7 +63,7 @@ def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None
     return xp.ascontiguousarray(D[:, kept])
 
 
-def _spearman(xp: ModuleType, D: Array) -> Array:
+def _spearman_of_embedding(xp: ModuleType, D: Array) -> Array:
     """Return the Spearman correlations of the columns; a constant column correlates with none."""
     (m, n), ranks = D.shape, xp.empty(D.shape)
     step = max(1, CHUNK // m)

@@ -17,7 +17,7 @@ NARROW = 0.02  # times the scale: a filter for a narrower interval needs float64
 GROWTH = {"float32": 10.0, "float64": 27.0}  # log of the largest ratio a filter may cause
 
 
-class _Interval(NamedTuple):
+class _FilterInterval(NamedTuple):
     """The part of the spectrum, centre ± half, that the filter T_q((A - centre)/half) damps."""
 
     centre: float
@@ -28,13 +28,13 @@ class _Interval(NamedTuple):
         return math.acosh(max(abs(value - self.centre) / self.half, 1.0))
 
 
-def filter_interval(low: float, high: float, scale: float) -> _Interval:
+def filter_interval(low: float, high: float, scale: float) -> _FilterInterval:
     """Return the interval to damp, [low, high], which may be empty or a point."""
-    return _Interval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
+    return _FilterInterval((high + low) / 2, max((high - low) / 2, 1e-4 * scale))
 
 
 def filter_degree(
-    interval: _Interval,
+    interval: _FilterInterval,
     scale: float,
     top: float,
     last: float,
@@ -65,7 +65,7 @@ def apply_filter(
     residuals: Array | None,
     theta: np.ndarray,
     degree: int,
-    interval: _Interval,
+    interval: _FilterInterval,
 ) -> None:
     """Replace V by T_degree((A - centre)/half) V, with columns scaled to unit length.
 
@@ -74,18 +74,18 @@ def apply_filter(
     """
     xp = bk.xp
     x = (theta - interval.centre) / interval.half
-    weights, heads = _residual_weights(x, degree, interval.half)
+    weights, heads = _filter_weights_of_residuals(x, degree, interval.half)
     weights, heads = bk.asarray(weights, A.dtype), bk.asarray(heads, V.dtype)
 
     def run(columns: slice) -> None:
         v = V[:, columns]
         if residuals is None:
-            before = _filled_up(bk, v, A.dtype)
+            before = _filled_up_for_filter(bk, v, A.dtype)
             now, source = xp.empty_like(before), None
             bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
         else:
-            source = _filled_up(bk, residuals[:, columns], A.dtype)
-            own = _filled_up(bk, weights[:, columns], A.dtype)
+            source = _filled_up_for_filter(bk, residuals[:, columns], A.dtype)
+            own = _filled_up_for_filter(bk, weights[:, columns], A.dtype)
             before, now = xp.zeros_like(source), source * own[0]
         for j in range(1, degree):
             scale = own[j] if source is not None else None
@@ -103,7 +103,7 @@ def apply_filter(
     bk.map_chunks(run, bk.panels(V.shape[1]))
 
 
-def _filled_up(bk: Backend, v: Array, dtype: Dtype) -> Array:
+def _filled_up_for_filter(bk: Backend, v: Array, dtype: Dtype) -> Array:
     """Pad columns (m, w) with zero columns, so that each row starts where memory reads start."""
     width = -(-v.shape[1] // bk.panel_multiple) * bk.panel_multiple
     if width == v.shape[1]:
@@ -113,7 +113,9 @@ def _filled_up(bk: Backend, v: Array, dtype: Dtype) -> Array:
     return whole
 
 
-def _residual_weights(x: np.ndarray, degree: int, half: float) -> tuple[np.ndarray, np.ndarray]:
+def _filter_weights_of_residuals(
+    x: np.ndarray, degree: int, half: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Return the factors of r, (degree, w), and of v, (w,), in the recurrence for residuals.
 
     They are 2T_j(x)/half, half as much for j = 0, and T_degree(x). Where T_degree(x) grows, all

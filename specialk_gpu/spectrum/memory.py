@@ -7,12 +7,12 @@ import math
 from specialk_gpu.backend.cpu.threads import n_threads
 from specialk_gpu.backend.typing import Backend
 
-__all__ = ["guard_size", "needed_bytes", "refuse_eigenpairs"]
+__all__ = ["guard_size", "needed_memory", "require_memory"]
 
 SQUARES = 3  # arrays of n × n
 
 
-def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> int:
+def needed_memory(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> int:
     """Return the bytes that n eigenpairs of m rows need at most, beside the matrix.
 
     The solvers need: "chebyshev", two blocks of n and the guard vectors, and their residuals in
@@ -22,7 +22,7 @@ def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) ->
     LAPACK makes. "auto" stands for the solver that needs least, unless that is "dense".
     """
     if solver == "auto":
-        return min(needed_bytes(bk, m, n, own, itemsize) for own in ("chebyshev", "lanczos"))
+        return min(needed_memory(bk, m, n, own, itemsize) for own in ("chebyshev", "lanczos"))
     if solver == "dense":
         return (4 * m + 2 * n) * m * 8
     n_block = min(m, n + guard_size(n))
@@ -35,9 +35,9 @@ def needed_bytes(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) ->
     return m * max(columns, verified) + SQUARES * n_block**2 * itemsize
 
 
-def refuse_eigenpairs(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> None:
+def require_memory(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) -> None:
     """Raise MemoryError, before any is allocated, if n eigenvectors of m rows do not fit."""
-    needed, free = needed_bytes(bk, m, n, solver, itemsize), bk.free_memory()
+    needed, free = needed_memory(bk, m, n, solver, itemsize), bk.free_memory()
     if needed > free:
         msg = (
             f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, but {free:,} "

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.random import RandomState
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.spectrum.convergence import ConvergenceError
 
@@ -90,7 +90,7 @@ def gram_of(bk: Backend, V: Array) -> Array:
     gram = bk.xp.empty((width, width), dtype=V.dtype)
     for columns in panels:
         gram[: columns.stop, columns] = V[:, : columns.stop].T @ V[:, columns]
-        check()
+        check_time_limit()
     return bk.xp.triu(gram) + bk.xp.triu(gram, 1).T
 
 

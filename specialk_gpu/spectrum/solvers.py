@@ -8,23 +8,23 @@ import numpy as np
 from numpy.random import RandomState
 
 from specialk_gpu.backend.typing import Array, Backend, Sparse
-from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed
-from specialk_gpu.spectrum.memory import refuse_eigenpairs
+from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed_by_chebyshev
+from specialk_gpu.spectrum.memory import require_memory
 
 __all__ = [
-    "Part",
-    "Settings",
-    "solve_component",
-    "takes_dense",
+    "SolvedPart",
+    "SolverSettings",
     "csr_of",
-    "dense_pairs",
+    "dense_solver",
     "entries_in_order",
+    "run_solver",
+    "takes_dense_solver",
 ]
 
 CROWD = 1e-5  # of the largest magnitude: one vector hardly separates eigenvalues closer than this
 
 
-class Settings(NamedTuple):
+class SolverSettings(NamedTuple):
     """Settings of the solver, the same for every component."""
 
     solver: str
@@ -33,7 +33,7 @@ class Settings(NamedTuple):
     rng: RandomState
 
 
-class Part(NamedTuple):
+class SolvedPart(NamedTuple):
     """The p eigenpairs of each of g components with s rows each.
 
     Shapes: component (g,), on the host; rows (g, s), values (g, p), vectors (g, s, p).
@@ -67,29 +67,33 @@ def csr_of(bk: Backend, data: Array, row: Array, column: Array, m: int) -> Spars
     return bk.sparse.csr_matrix((data, column.astype(np.int32), indptr), shape=(m, m))
 
 
-def solve_component(
+def run_solver(
     bk: Backend,
     component: np.ndarray,
     rows: Array,
     A: Sparse,
     n: int,
-    settings: Settings,
+    settings: SolverSettings,
     known: Known | None,
-) -> Part:
+) -> SolvedPart:
     """Solve one component with the requested solver, or with one chosen by size."""
     m, (solver, tol, max_iter, rng) = A.shape[0], settings
     itemsize = np.dtype(A.dtype).itemsize
-    if takes_dense(m, n, solver):
-        refuse_eigenpairs(bk, m, n, "dense")
-        return dense_pairs(bk, component, rows, A.toarray(), n)
+    if takes_dense_solver(m, n, solver):
+        require_memory(bk, m, n, "dense")
+        return dense_solver(bk, component, rows, A.toarray(), n)
     if solver == "lanczos" or (solver == "auto" and bk.is_lanczos_faster(A, n)):
-        refuse_eigenpairs(bk, m, n, "lanczos", itemsize)
+        require_memory(bk, m, n, "lanczos", itemsize)
         v0 = bk.asarray(rng.standard_normal(m), dtype=A.dtype)
         values, vectors, failure = bk.lanczos(A, n, v0, 0.1 * tol, max_iter)
-        failure = failure or find_missed(bk, A, values, vectors, tol, rng, max_degree=100)
-        if solver == "lanczos" or not (failure or _is_crowded(bk, values)):
-            return Part(component, rows[None], values[None], vectors[None], "lanczos", failure)
-    refuse_eigenpairs(bk, m, n, "chebyshev", itemsize)
+        failure = failure or find_missed_by_chebyshev(
+            bk, A, values, vectors, tol, rng, max_degree=100
+        )
+        if solver == "lanczos" or not (failure or _is_crowded_for_solver(bk, values)):
+            return SolvedPart(
+                component, rows[None], values[None], vectors[None], "lanczos", failure
+            )
+    require_memory(bk, m, n, "chebyshev", itemsize)
     order = bk.locality_order(A)
     if order is not None:
         A, rows = csr_of(bk, *entries_in_order(bk, A, order), m), rows[order]
@@ -98,35 +102,35 @@ def solve_component(
         known = known if known.values.size < n else None
     found = chebyshev(bk, bk.operator(A), n, tol, max_iter or 100, rng, known)
     values, vectors, failure = found
-    return Part(component, rows[None], values[None], vectors[None], "chebyshev", failure)
+    return SolvedPart(component, rows[None], values[None], vectors[None], "chebyshev", failure)
 
 
-def _is_crowded(bk: Backend, values: Array) -> bool:
+def _is_crowded_for_solver(bk: Backend, values: Array) -> bool:
     """Return whether the smallest magnitudes are so close that Lanczos may have picked wrong."""
     magnitudes = np.abs(bk.to_numpy(values))
     return int((magnitudes <= magnitudes.min() + CROWD * magnitudes.max()).sum()) >= 3
 
 
-def takes_dense(m: int, n: int, solver: str) -> bool:
+def takes_dense_solver(m: int, n: int, solver: str) -> bool:
     """Return whether to use a full decomposition, because it is requested or best."""
-    return solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_faster(m, n))
+    return solver == "dense" or n >= m - 2 or (solver == "auto" and _is_dense_solver_faster(m, n))
 
 
-def _is_dense_faster(m: int, n: int) -> bool:
+def _is_dense_solver_faster(m: int, n: int) -> bool:
     """Return whether a full decomposition beats the filter (see benchmarks/eigen_solvers.py)."""
     return m <= 300 or (m <= 1000 and 5 * n >= m) or 2 * n >= m
 
 
-def dense_pairs(bk: Backend, component: np.ndarray, rows: Array, A: Array, n: int) -> Part:
+def dense_solver(bk: Backend, component: np.ndarray, rows: Array, A: Array, n: int) -> SolvedPart:
     """Return the n eigenpairs of largest magnitude from a full decomposition in float64."""
     xp = bk.xp
     values, vectors = xp.linalg.eigh(A.astype(np.float64, copy=False))
     order = xp.argsort(-xp.abs(values))[:n]
     values, vectors = values[order].astype(A.dtype), vectors[:, order].astype(A.dtype)
-    return Part(component, rows[None], values[None], vectors[None], "dense", "")
+    return SolvedPart(component, rows[None], values[None], vectors[None], "dense", "")
 
 
-def values_on_host(bk: Backend, parts: list[Part]) -> list[np.ndarray]:
+def solved_values_on_host(bk: Backend, parts: list[SolvedPart]) -> list[np.ndarray]:
     """Copy the eigenvalues of all parts to the host in one transfer."""
     values = bk.to_numpy(bk.xp.concatenate([part.values.ravel() for part in parts]))  # host waits
     return np.split(values, np.cumsum([part.values.size for part in parts])[:-1])

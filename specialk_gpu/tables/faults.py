@@ -9,14 +9,14 @@ import numpy as np
 
 from specialk_gpu.tables.table import MOST_CATEGORIES, Fault, Table, listed, option
 
-__all__ = ["refuse_faults", "refuse_to_drop_all", "told_blanks"]
+__all__ = ["refuse_faults", "refuse_to_drop_all", "told_blank_faults"]
 
 FEW = 10  # one of so many cells that is no number is a slip, not what the column is
 MINUS_SIGNS = "\N{MINUS SIGN}\N{EN DASH}\N{FIGURE DASH}\N{NON-BREAKING HYPHEN}\N{HYPHEN}"
 _WITH_MINUS = str.maketrans(MINUS_SIGNS, "-" * len(MINUS_SIGNS))
 
 
-def told_blanks(counts: Mapping[str, int]) -> str:
+def told_blank_faults(counts: Mapping[str, int]) -> str:
     """Return how many blanks each column has.
 
     Parameters
@@ -85,17 +85,17 @@ def refuse_faults(
             f"{fault.where}column {name!r} holds {fault.example!r}, expected a number ({cells})"
         )
     if blanks and not filled:
-        told.append(f"there are blanks, {told_blanks(blanks)}")
+        told.append(f"there are blanks, {told_blank_faults(blanks)}")
     if told and advise:
         blanks = {} if filled else blanks
-        told += _advice(table, wrong, blanks, filled=filled, categories=categories)
+        told += _advice_on_faults(table, wrong, blanks, filled=filled, categories=categories)
     if told:
         raise ValueError("; ".join(told))
     if table.X.dtype.kind == "f":
-        _refuse_infinite(table, advise=advise)
+        _refuse_infinite_faults(table, advise=advise)
 
 
-def _refuse_infinite(table: Table, *, advise: bool) -> None:
+def _refuse_infinite_faults(table: Table, *, advise: bool) -> None:
     infinite = np.isinf(table.X)
     wrong = [table.names[j] for j in np.flatnonzero(infinite.any(axis=0))]
     if wrong:
@@ -108,7 +108,7 @@ def _refuse_infinite(table: Table, *, advise: bool) -> None:
         raise ValueError(msg)
 
 
-def _advice(
+def _advice_on_faults(
     table: Table,
     wrong: dict[str, Fault],
     blanks: dict[str, int],
@@ -117,7 +117,7 @@ def _advice(
     categories: Collection[str],
 ) -> list[str]:
     """Return edits of the file, and options that do without the columns that stay wrong."""
-    edits, edited, few = _edits(table, wrong)
+    edits, edited, few = _edits_of_faults(table, wrong)
     wrong = {name: fault for name, fault in wrong.items() if name not in edited}
     n = table.X.shape[0]
     ids = [name for name, fault in wrong.items() if fault.distinct][:1]
@@ -128,8 +128,8 @@ def _advice(
         for name, fault in wrong.items()
         if name not in ids and len(fault.values) <= MOST_CATEGORIES and 2 * fault.wrong > n
     ]
-    first = _options(ids, drops, [])
-    second = _options(ids, [name for name in drops if name not in groups], groups)
+    first = _options_against_faults(ids, drops, [])
+    second = _options_against_faults(ids, [name for name in drops if name not in groups], groups)
     if not categories and len(drops) + len(ids) == len(table.names):
         if not groups:
             return [*edits, "without these columns none is left"]
@@ -140,17 +140,19 @@ def _advice(
     return [*edits, advice] if first else edits
 
 
-def _options(ids: list[str], drops: list[str], groups: list[str]) -> list[str]:
+def _options_against_faults(ids: list[str], drops: list[str], groups: list[str]) -> list[str]:
     flags = {"--id-column": ids, "--drop": drops, "--one-hot": groups}
     return [option(flag, names) for flag, names in flags.items() if names]
 
 
-def _edits(table: Table, wrong: dict[str, Fault]) -> tuple[list[str], set[str], bool]:
+def _edits_of_faults(table: Table, wrong: dict[str, Fault]) -> tuple[list[str], set[str], bool]:
     """Return what to edit in the file, the columns that this mends, and if it leaves blanks."""
     edits = []
-    signs = {name for name, fault in wrong.items() if _has_other_minus_signs(fault)}
+    signs = {name for name, fault in wrong.items() if _is_fault_of_minus_signs(fault)}
     if signs:
-        edits.append(f"write '-' in {_of(table, signs)}, where another character stands for minus")
+        edits.append(
+            f"write '-' in {_faults_of(table, signs)}, where another character stands for minus"
+        )
     second = {name for name, fault in wrong.items() if fault.wrong == 1} - signs
     if len(second) < 2 or table.X.shape[0] < 2 or not np.isnan(table.X[0]).all():
         second = set()
@@ -160,15 +162,15 @@ def _edits(table: Table, wrong: dict[str, Fault]) -> tuple[list[str], set[str], 
     few = {name for name, fault in wrong.items() if FEW * fault.wrong <= table.X.shape[0]}
     few -= signs | second
     if few:
-        edits.append(f"leave the cells of {_of(table, few)} empty that hold no number")
+        edits.append(f"leave the cells of {_faults_of(table, few)} empty that hold no number")
     return edits, signs | second | few, bool(few)
 
 
-def _of(table: Table, names: Collection[str]) -> str:
+def _faults_of(table: Table, names: Collection[str]) -> str:
     return listed(name for name in table.names if name in names)
 
 
-def _has_other_minus_signs(fault: Fault) -> bool:
+def _is_fault_of_minus_signs(fault: Fault) -> bool:
     """Return whether all texts are numbers, but for the character of their minus sign."""
     try:
         for text in fault.values:

@@ -10,12 +10,12 @@ import numpy as np
 
 from specialk_gpu.tables.table import FEWEST_ROWS, AsText, Fault, Table, listed
 
-__all__ = ["table_of_columns", "table_of_rows"]
+__all__ = ["table_of_frame", "table_of_rows"]
 
 MOST_VALUES = 10_000  # different texts of a column that are remembered
 
 
-def table_of_columns(names: Sequence[str], column: Callable[[str], Any], as_text: AsText) -> Table:
+def table_of_frame(names: Sequence[str], column: Callable[[str], Any], as_text: AsText) -> Table:
     """Return a table of columns of pandas, polars or pyarrow.
 
     Parameters
@@ -45,12 +45,12 @@ def table_of_columns(names: Sequence[str], column: Callable[[str], Any], as_text
     if not order:
         msg = "it has no columns"
         raise ValueError(msg)
-    text = {name: _texts(column(name)) for name in as_text(order, header=True)}
+    text = {name: _texts_in_frame(column(name)) for name in as_text(order, header=True)}
     numbers: dict[str, np.ndarray] = {}
     faults: dict[str, Fault] = {}
     for name in order:
         if name not in text:
-            numbers[name], fault = _numbers(column(name))
+            numbers[name], fault = _numbers_in_frame(column(name))
             if fault:
                 faults[name] = fault
     n_rows = len(column(order[0]))
@@ -82,7 +82,7 @@ def table_of_rows(X: Any, as_text: AsText) -> Table:
     if names is not None and len(names) and all(isinstance(name, str) for name in names):
         if hasattr(X, "infer_objects"):  # of pandas
             X = X.infer_objects()
-        return table_of_columns(names, X.__getitem__, as_text)
+        return table_of_frame(names, X.__getitem__, as_text)
     kind, X = type(X).__name__, np.asarray(X)
     if X.ndim != 2:
         msg = f"expected a data frame or an array of shape (q, d), got shape {X.shape}"
@@ -97,13 +97,13 @@ def table_of_rows(X: Any, as_text: AsText) -> Table:
     return Table(X, numbered, numbered)
 
 
-def _texts(column: Any) -> list[str]:
+def _texts_in_frame(column: Any) -> list[str]:
     values = column.to_pylist() if hasattr(column, "to_pylist") else column.to_list()
     blanks = column.isna() if hasattr(column, "isna") else [x is None or x != x for x in values]
     return ["" if b else str(x).strip() for x, b in zip(values, blanks, strict=True)]
 
 
-def _numbers(column: Any) -> tuple[np.ndarray, Fault | None]:
+def _numbers_in_frame(column: Any) -> tuple[np.ndarray, Fault | None]:
     """Return a column as numbers, and what is wrong in it."""
     kind = str(column.type if hasattr(column, "type") else column.dtype)
     values = None
@@ -117,7 +117,7 @@ def _numbers(column: Any) -> tuple[np.ndarray, Fault | None]:
     if values is not None and values.dtype.kind in "buif":
         blanks = int(np.isnan(values).sum()) if values.dtype.kind == "f" else 0
         return values, Fault(blanks) if blanks else None
-    texts = _texts(column)
+    texts = _texts_in_frame(column)
     filled = [text for text in texts if text]
     fault = Fault(
         blanks=len(texts) - len(filled), wrong=len(filled), values=set(filled[:MOST_VALUES])

@@ -14,12 +14,12 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from specialk_gpu._warn import warn
+from specialk_gpu._warnings import warn
 from specialk_gpu.tables.choice import Choice
-from specialk_gpu.tables.faults import refuse_faults, refuse_to_drop_all, told_blanks
+from specialk_gpu.tables.faults import refuse_faults, refuse_to_drop_all, told_blank_faults
 from specialk_gpu.tables.frames import table_of_rows
-from specialk_gpu.tables.scaling import median_of, scale_of
-from specialk_gpu.tables.table import Table, leave_out_row_numbers, listed
+from specialk_gpu.tables.scaling import median_for_scaling, scaling_of
+from specialk_gpu.tables.table import Table, leave_row_numbers_out_of_table, listed
 
 __all__ = ["Preparation", "Prepared"]
 
@@ -136,12 +136,14 @@ class Preparation:
         kept = own._rows_to_keep(table, new=False)
         X = table.X if kept is None else table.X[kept]
         for name in choice.one_hot:
-            own.one_hot[name] = sorted({x for x in _of_rows(table.text[name], kept) if x})
+            own.one_hot[name] = sorted({x for x in _prepared_cells(table.text[name], kept) if x})
         if choice.missing == "median":
-            own.medians = {name: median_of(X[:, j], name) for j, name in enumerate(table.names)}
+            own.medians = {
+                name: median_for_scaling(X[:, j], name) for j, name in enumerate(table.names)
+            }
         if choice.scale:
             for j, name in enumerate(table.names):
-                own.center[name], own.width[name] = scale_of(X[:, j], name, choice.scale)
+                own.center[name], own.width[name] = scaling_of(X[:, j], name, choice.scale)
         return own, own._apply(table, kept)
 
     def _rows_to_keep(self, table: Table, *, new: bool) -> np.ndarray | None:
@@ -153,7 +155,7 @@ class Preparation:
         blanks = {name: np.array([not x for x in table.text[name]], bool) for name in texts}
         counts = {name: int(blank.sum()) for name, blank in blanks.items() if blank.any()}
         if self.missing is None and counts:
-            msg = f"there are blanks, {told_blanks(counts)}"
+            msg = f"there are blanks, {told_blank_faults(counts)}"
             raise ValueError(msg if new else f"{msg}; add --missing median (or --missing drop)")
         if self.missing != "drop":
             return None
@@ -215,7 +217,7 @@ class Preparation:
         try:
             table = table_of_rows(X, self.as_text)
             if table.header:
-                leave_out_row_numbers(table, self.columns)
+                leave_row_numbers_out_of_table(table, self.columns)
             return self.apply(table)
         except ValueError as error:
             msg = (
@@ -318,10 +320,10 @@ class Preparation:
                 blocks.append(np.asarray(X[:, [table.names.index(name)]], dtype=np.float64))
                 continue
             categories = self.one_hot[name]
-            alike = {_whole(category): category for category in categories}
+            alike = {_prepared_text(category): category for category in categories}
             values = [
-                value if value in categories else alike.get(_whole(value), value)
-                for value in _of_rows(table.text[name], kept)
+                value if value in categories else alike.get(_prepared_text(value), value)
+                for value in _prepared_cells(table.text[name], kept)
             ]
             unknown = sorted({value for value in values if value and value not in categories})
             if unknown:
@@ -349,7 +351,7 @@ class Preparation:
             If the content is not that of a preparation.
         """
         expected = {one.name for one in fields(cls)}
-        if not isinstance(content, dict) or set(content) != expected or not _is_valid(content):
+        if not isinstance(content, dict) or set(content) != expected or not _is_prepared(content):
             msg = "what the model holds about its columns is damaged, or of another version"
             raise ValueError(msg)
         return cls(**content)
@@ -365,7 +367,7 @@ class Preparation:
         return len(self.columns) - len(self.one_hot) + sum(map(len, self.one_hot.values()))
 
 
-def _is_valid(content: dict[str, Any]) -> bool:
+def _is_prepared(content: dict[str, Any]) -> bool:
     """Return whether all values have the types of a preparation, and agree."""
     order, columns, one_hot = content["order"], content["columns"], content["one_hot"]
     if not (_are_names(order) and _are_names(columns) and isinstance(one_hot, dict)):
@@ -404,11 +406,11 @@ def _are_numbers(value: Any, names: set[str]) -> bool:
     )
 
 
-def _whole(value: str) -> str:
+def _prepared_text(value: str) -> str:
     """Return a text without the ".0" that pandas adds to 1 in a column with blanks."""
     found = re.fullmatch(r"(-?\d+)\.0+", value)
     return found[1] if found else value
 
 
-def _of_rows(cells: list[str], kept: np.ndarray | None) -> list[str]:
+def _prepared_cells(cells: list[str], kept: np.ndarray | None) -> list[str]:
     return cells if kept is None else [cells[i] for i in kept.tolist()]

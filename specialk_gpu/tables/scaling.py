@@ -8,23 +8,23 @@ import numpy as np
 
 from specialk_gpu.tables.table import option
 
-__all__ = ["median_of", "scale_of"]
+__all__ = ["median_for_scaling", "scaling_of"]
 
 
-def _known(column: np.ndarray) -> np.ndarray:
+def _known_for_scaling(column: np.ndarray) -> np.ndarray:
     return column[~np.isnan(column)] if column.dtype.kind == "f" else column
 
 
-def median_of(column: np.ndarray, name: str) -> float:
+def median_for_scaling(column: np.ndarray, name: str) -> float:
     """Return the median of the numbers of a column; `name` is for the error if there are none."""
-    known = _known(column)
+    known = _known_for_scaling(column)
     if not len(known):
         msg = f"column {name!r} has no number, so it has no median: {option('--drop', [name])}"
         raise ValueError(msg)
     return float(np.median(known))
 
 
-def scale_of(column: np.ndarray, name: str, how: str) -> tuple[float, float]:
+def scaling_of(column: np.ndarray, name: str, how: str) -> tuple[float, float]:
     """Return the centre and the width of a column; a constant column has width 1.
 
     Parameters
@@ -46,7 +46,9 @@ def scale_of(column: np.ndarray, name: str, how: str) -> tuple[float, float]:
         If the entries are so large or so small that their squares leave float64.
     """
     with np.errstate(all="ignore"):  # such widths are refused
-        center, width = _center_and_width(_known(column).astype(np.float64), how)
+        center, width = _scaling_center_and_width(
+            _known_for_scaling(column).astype(np.float64), how
+        )
     if not (math.isfinite(center) and 0 < width < math.inf):
         msg = f"column {name!r} has entries that are infinite, or too large or too small to be "
         msg += f"scaled; add {option('--drop', [name])}"
@@ -54,7 +56,7 @@ def scale_of(column: np.ndarray, name: str, how: str) -> tuple[float, float]:
     return center, width
 
 
-def _center_and_width(column: np.ndarray, how: str) -> tuple[float, float]:
+def _scaling_center_and_width(column: np.ndarray, how: str) -> tuple[float, float]:
     if not len(column):
         return 0.0, 1.0
     if column.min() == column.max():  # its standard deviation may be a rounding error

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from specialk_gpu._warn import warn
+from specialk_gpu._warnings import warn
 
 __all__ = [
     "FEWEST_ROWS",
@@ -18,11 +18,11 @@ __all__ = [
     "AsText",
     "Fault",
     "Table",
-    "leave_out_row_numbers",
+    "leave_row_numbers_out_of_table",
     "listed",
     "option",
 ]
-__all__ += ["no_text", "unique_names"]
+__all__ += ["no_text", "unique_table_names"]
 
 MOST_CATEGORIES = 20  # a text column with more values is rather a name than a category
 FEWEST_ROWS = 10  # from which row numbers are recognised without a name, and ids without order
@@ -147,7 +147,7 @@ class Table:
         self.faults = {name: fault for name, fault in self.faults.items() if name in names}
 
 
-def unique_names(cells: Sequence[str]) -> tuple[list[str], set[str]]:
+def unique_table_names(cells: Sequence[str]) -> tuple[list[str], set[str]]:
     """Return a different name for each column, and which of them had none.
 
     Parameters
@@ -178,7 +178,7 @@ def unique_names(cells: Sequence[str]) -> tuple[list[str], set[str]]:
     return names, unnamed
 
 
-def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
+def leave_row_numbers_out_of_table(table: Table, wanted: Collection[str]) -> None:
     """Take row numbers and row names out of a table, and warn of that.
 
     A column is taken for row numbers if it counts 0, 1, 2, … or 1, 2, 3, …, and has no name or one
@@ -203,9 +203,9 @@ def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
             candidate = name == "1" and table.X.shape[0] >= FEWEST_ROWS
         if name in wanted:
             continue
-        if candidate and name not in table.faults and _counts(table.X[:, j]):
+        if candidate and name not in table.faults and _counts_rows_of_table(table.X[:, j]):
             found[name] = "counts the rows"
-        elif table.unnamed == {name} == {table.order[0]} and _are_row_names(table, j):
+        elif table.unnamed == {name} == {table.order[0]} and _are_row_names_of_table(table, j):
             found[name] = "has no name, so that it holds row names,"
     if not found or len(found) + len(table.text) >= len(table.order):
         return
@@ -220,7 +220,7 @@ def leave_out_row_numbers(table: Table, wanted: Collection[str]) -> None:
     table.left_out += found
 
 
-def _are_row_names(table: Table, j: int) -> bool:
+def _are_row_names_of_table(table: Table, j: int) -> bool:
     """Return whether column j holds nothing but whole numbers, or nothing but texts."""
     fault, column = table.faults.get(table.names[j]), table.X[:, j]
     if fault:
@@ -228,7 +228,7 @@ def _are_row_names(table: Table, j: int) -> bool:
     return bool((column == np.trunc(column)).all())
 
 
-def _counts(column: np.ndarray) -> bool:
+def _counts_rows_of_table(column: np.ndarray) -> bool:
     n = len(column)
     return n > 1 and column[0] in (0, 1) and np.array_equal(column, np.arange(n) + column[0])
 

@@ -11,12 +11,12 @@ from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
 
 __all__ = [
     "CHUNK_BYTES",
-    "map_rows",
     "_stacked_centers",
-    "two_nearest_centers",
+    "map_rows_to_centers",
     "nearest_center",
     "nearest_without",
     "sq_distances",
+    "two_nearest_centers",
 ]
 
 CHUNK_BYTES = 2**21  # of scores, or rows, that stay in cache
@@ -54,7 +54,7 @@ def nearest_center(
         best += sq_norms[rows]
         np.maximum(best, 0, out=sq[:, rows])
 
-    map_rows(search, m, len(stack.centers))
+    map_rows_to_centers(search, m, len(stack.centers))
     return labels, sq
 
 
@@ -90,7 +90,7 @@ def nearest_without(
         distance += sq_norms[rows]
         np.maximum(distance, 0, out=sq[:, rows])
 
-    map_rows(search, X.shape[0], len(stack.centers))
+    map_rows_to_centers(search, X.shape[0], len(stack.centers))
     return sq
 
 
@@ -116,11 +116,11 @@ def sq_distances(X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray) -> np
         scores += sq_norms[rows]
         np.maximum(scores, 0, out=sq[:, rows])
 
-    map_rows(compute, X.shape[0], centers.shape[0])
+    map_rows_to_centers(compute, X.shape[0], centers.shape[0])
     return sq
 
 
-class _Stack(NamedTuple):
+class _StackedCenters(NamedTuple):
     """The centres of all runs, by slot, then run; those of slot c are at ends[c]:ends[c + 1]."""
 
     centers: np.ndarray  # (sum of sizes, d), times -2
@@ -129,17 +129,17 @@ class _Stack(NamedTuple):
     ends: np.ndarray  # (k + 1,)
 
 
-def _stacked_centers(centers: np.ndarray, sizes: np.ndarray) -> _Stack:
+def _stacked_centers(centers: np.ndarray, sizes: np.ndarray) -> _StackedCenters:
     """Stack the centres (R, k, d) of runs whose sizes are ascending."""
     slots = np.arange(sizes[-1])
     first = np.searchsorted(sizes, slots, side="right")
     stacked = centers.swapaxes(0, 1)[: slots.size][slots[:, None] < sizes]
     sq_norms = np.einsum("ij,ij->i", stacked, stacked)[:, None]
     ends = np.concatenate([[0], np.cumsum(sizes.size - first)])
-    return _Stack(np.multiply(stacked, -2, out=stacked), sq_norms, first, ends)
+    return _StackedCenters(np.multiply(stacked, -2, out=stacked), sq_norms, first, ends)
 
 
-def map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
+def map_rows_to_centers(function: Callable[[slice], None], m: int, n_centers: int) -> None:
     """Call function(rows) for chunks of rows whose scores stay in cache."""
     step = max(1, min(m, CHUNK_BYTES // (8 * n_centers)))
     if 8 * m * n_centers < THREAD_BYTES:
@@ -149,7 +149,7 @@ def map_rows(function: Callable[[slice], None], m: int, n_centers: int) -> None:
 
 
 def two_nearest_centers(
-    X: np.ndarray, stack: _Stack, *, both: bool = True
+    X: np.ndarray, stack: _StackedCenters, *, both: bool = True
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the label of the nearest centre in each run, and the two smallest scores.
 

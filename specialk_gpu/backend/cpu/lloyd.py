@@ -12,7 +12,7 @@ from scipy import sparse
 from specialk_gpu.backend.cpu.centers import (
     CHUNK_BYTES,
     _stacked_centers,
-    map_rows,
+    map_rows_to_centers,
     nearest_center,
     two_nearest_centers,
 )
@@ -26,7 +26,7 @@ FEW_ROWS = 2**8  # with fewer rows, one pass over all is faster than a search in
 PARTS = 64  # at most this many parts of the rows have sums of their own
 
 
-class _Last(NamedTuple):
+class _LloydMemory(NamedTuple):
     """What `assign` remembers of the runs from one call to the next."""
 
     labels: np.ndarray  # (R, m)
@@ -36,11 +36,11 @@ class _Last(NamedTuple):
     counts: np.ndarray  # (R, k)
     sums: np.ndarray  # (R, k, d)
 
-    def of(self, runs: np.ndarray) -> _Last:
+    def of(self, runs: np.ndarray) -> _LloydMemory:
         """Return what is remembered of some of the runs."""
         margins = [self.margins[r] for r in runs]
         labels, *others = (x[runs] for x in (self.labels, *self[2:]))
-        return _Last(labels, margins, *others)
+        return _LloydMemory(labels, margins, *others)
 
     def relabelled(self, run: int, row: int) -> None:
         """Record that a row has changed its cluster; labels, counts and sums show it already."""
@@ -81,10 +81,10 @@ def largest(x: np.ndarray, n: int) -> np.ndarray:
     return places
 
 
-def remember(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> _Last:
+def remember(X: np.ndarray, labels: np.ndarray, centers: np.ndarray) -> _LloydMemory:
     """Return `last` for `assign`, for runs with these labels (R, m) and centres (R, k, d)."""
     counts, sums = segment_sum(X, labels, centers.shape[1])
-    return _Last(labels, [None] * len(labels), centers, counts, sums)
+    return _LloydMemory(labels, [None] * len(labels), centers, counts, sums)
 
 
 def assign(
@@ -93,8 +93,8 @@ def assign(
     sq_norms: np.ndarray,
     centers: np.ndarray,
     sizes: np.ndarray,
-    last: _Last | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, _Last, bool]:
+    last: _LloydMemory | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, _LloydMemory, bool]:
     """Do one k-means iteration for several runs: nearest centres, and sums of the clusters.
 
     The margin of a row is how much farther its second nearest centre is than the nearest. With
@@ -132,32 +132,44 @@ def assign(
         labels, sq = nearest_center(columns, sq_norms, centers, sizes)
         margins: list[np.ndarray | None] = [None] * sizes.size
     else:
-        labels, margins = _search_centers(X, sq_norms, centers, sizes, last)
-    counts, sums = _cluster_sums(X, labels, centers.shape[1], last)
-    inertia = sq.sum(axis=1) if exact else _inertia_of_runs(sq_norms, centers, sizes, counts, sums)
+        labels, margins = _lloyd_labels(X, sq_norms, centers, sizes, last)
+    counts, sums = _lloyd_sums(X, labels, centers.shape[1], last)
+    inertia = sq.sum(axis=1) if exact else _lloyd_inertias(sq_norms, centers, sizes, counts, sums)
     changed = np.zeros(sizes.size) if last is None else (labels != last.labels).any(axis=1)
     state = np.stack([inertia, changed, (counts > 0).sum(axis=1)])
     means = np.where(counts[:, :, None] > 0, sums / np.maximum(counts, 1)[:, :, None], centers)
-    return labels, state, means, counts, sums, _Last(labels, margins, centers, counts, sums), exact
+    return (
+        labels,
+        state,
+        means,
+        counts,
+        sums,
+        _LloydMemory(labels, margins, centers, counts, sums),
+        exact,
+    )
 
 
-def _search_centers(
-    X: np.ndarray, sq_norms: np.ndarray, centers: np.ndarray, sizes: np.ndarray, last: _Last | None
+def _lloyd_labels(
+    X: np.ndarray,
+    sq_norms: np.ndarray,
+    centers: np.ndarray,
+    sizes: np.ndarray,
+    last: _LloydMemory | None,
 ) -> tuple[np.ndarray, list[np.ndarray | None]]:
     """Return the labels (R, m) and the margins (m,) of each run, from as few rows as possible."""
     m, R = X.shape[0], sizes.size
     own = [centers[r, :size] for r, size in enumerate(sizes.tolist())]
-    error = np.array([_score_error(sq_norms, C) for C in own])
+    error = np.array([_lloyd_score_error(sq_norms, C) for C in own])
     labels, margins = np.empty((R, m), dtype=np.int32), np.empty((R, m))
 
-    def look(r: int, last: _Last) -> bool:
+    def look(r: int, last: _LloydMemory) -> bool:
         """Find the nearest centres of run r, unless more than a quarter of the rows need it."""
         known = last.margins[r]
         if known is None:
             return False
         moved = np.sqrt(((own[r] - last.centers[r, : sizes[r]]) ** 2).sum(axis=1)) * (1 + 1e-9)
         labels[r] = last.labels[r]
-        rows = _doubtful_rows(known, moved, error[r], labels[r], margins[r])
+        rows = _doubtful_rows_of_lloyd(known, moved, error[r], labels[r], margins[r])
         if 4 * rows.size > m:
             return False
         stack = _stacked_centers(own[r][None], sizes[r : r + 1])
@@ -165,26 +177,28 @@ def _search_centers(
         for start in range(0, rows.size, step):
             some = rows[start : start + step]
             labels[r, some], best, second = two_nearest_centers(X.take(some, axis=0), stack)
-            margins[r, some] = _center_margins(sq_norms[some], best, second, error[r])[0]
+            margins[r, some] = _lloyd_margins(sq_norms[some], best, second, error[r])[0]
         return True
 
     rest = np.arange(R)
     if last is not None:
-        done = map_chunks(lambda runs: [look(r, last) for r in range(R)[runs]], _run_slices(R, m))
+        done = map_chunks(
+            lambda runs: [look(r, last) for r in range(R)[runs]], _slices_of_lloyd_runs(R, m)
+        )
         rest = np.flatnonzero(~np.array(sum(done, [])))
 
     def search(rows: slice) -> None:
         labels[rest, rows], best, second = two_nearest_centers(X[rows], stack)
-        margins[rest, rows] = _center_margins(sq_norms[rows], best, second, error[rest, None])
+        margins[rest, rows] = _lloyd_margins(sq_norms[rows], best, second, error[rest, None])
 
     if rest.size:
         stack = _stacked_centers(centers[rest], sizes[rest])
-        map_rows(search, m, len(stack.centers))
+        map_rows_to_centers(search, m, len(stack.centers))
     return labels, list(margins)
 
 
-def _cluster_sums(
-    X: np.ndarray, labels: np.ndarray, k: int, last: _Last | None
+def _lloyd_sums(
+    X: np.ndarray, labels: np.ndarray, k: int, last: _LloydMemory | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the sizes (R, k) and sums (R, k, d) of the clusters, from those of `last` if given."""
     if last is None:
@@ -193,28 +207,28 @@ def _cluster_sums(
     counts, sums = last.counts[:, :k].copy(), last.sums[:, :k].copy()
 
     def update(runs: slice) -> None:
-        count, total = _center_moves(X, last.labels[runs], labels[runs], k)
+        count, total = _lloyd_moves(X, last.labels[runs], labels[runs], k)
         counts[runs] += count
         sums[runs] += total
 
-    map_chunks(update, _run_slices(*labels.shape))
+    map_chunks(update, _slices_of_lloyd_runs(*labels.shape))
     return counts, sums
 
 
-def _run_slices(n_runs: int, m: int) -> list[slice]:
+def _slices_of_lloyd_runs(n_runs: int, m: int) -> list[slice]:
     """Split the runs into parts that have enough rows to be worth a thread."""
     step = max(1, THREAD_ROWS // m)
     return [slice(i, min(i + step, n_runs)) for i in range(0, n_runs, step)]
 
 
-def _score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
+def _lloyd_score_error(sq_norms: np.ndarray, centers: np.ndarray) -> float:
     """Bound the rounding error of the scores of `two_nearest`."""
     d, reach = centers.shape[1], math.sqrt(sq_norms.max())
     reach += math.sqrt((centers * centers).sum(axis=1).max())
     return max((d + 4) * float(np.finfo(np.float64).eps) * reach**2, sys.float_info.min)
 
 
-def _center_margins(
+def _lloyd_margins(
     sq_norms: np.ndarray, best: np.ndarray, second: np.ndarray, error: np.ndarray
 ) -> np.ndarray:
     """Bound from below how much farther the second nearest centre is than the nearest."""
@@ -225,7 +239,7 @@ def _center_margins(
     return np.where(np.isinf(second), np.inf, margins)
 
 
-def _doubtful_rows(
+def _doubtful_rows_of_lloyd(
     last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
 ) -> np.ndarray:
     """Update the margins (m,) after centres `moved` (k,); return rows whose label may be wrong."""
@@ -234,7 +248,7 @@ def _doubtful_rows(
     return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # else scores differ by > 2 error
 
 
-def _center_moves(
+def _lloyd_moves(
     X: np.ndarray, old: np.ndarray, new: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the changes of the sizes (R, k) and sums (R, k, d) if labels (R, m) change."""
@@ -246,7 +260,7 @@ def _center_moves(
     return counts, (sparse.coo_array((sign, (place, row)), shape=(R * k, m)) @ X).reshape(R, k, d)
 
 
-def _inertia_of_runs(
+def _lloyd_inertias(
     sq_norms: np.ndarray,
     centers: np.ndarray,
     sizes: np.ndarray,

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend.cpu.threads import map_chunks, n_threads
 from specialk_gpu.backend.typing import Sparse
 
@@ -123,13 +123,13 @@ def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:
     return A.nnz >= n * A.shape[0]
 
 
-def _shared_by_threads(A: Sparse) -> LinearOperator:
+def _matrix_shared_by_threads(A: Sparse) -> LinearOperator:
     """Wrap A (m, m): a product may be stopped, uses all cores, and returns the same bits."""
     m, indptr = A.shape[0], A.indptr
     if A.nnz < SHARED_ENTRIES:
 
         def multiply_alone(x: np.ndarray) -> np.ndarray:
-            check()
+            check_time_limit()
             return A @ x.reshape(m, 1)
 
         return LinearOperator(A.shape, matvec=multiply_alone, dtype=A.dtype)
@@ -167,7 +167,7 @@ def lanczos(
     """
     try:
         settings: dict[str, Any] = {"v0": v0.copy(), "tol": tol, "maxiter": max_iter, "rng": 0}
-        values, vectors = eigsh(_shared_by_threads(A), k=n, which="LM", **settings)
+        values, vectors = eigsh(_matrix_shared_by_threads(A), k=n, which="LM", **settings)
     except ArpackNoConvergence as error:
         n_found = error.eigenvalues.size
         values, vectors = np.zeros(n, dtype=A.dtype), np.zeros((A.shape[0], n), dtype=A.dtype)

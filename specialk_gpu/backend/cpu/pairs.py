@@ -10,7 +10,7 @@ __all__ = [
     "nearest_of_pairs",
     "pair_sq_distances",
     "rank_candidates",
-    "rough_sq_distances",
+    "rough_pair_sq_distances",
     "sure_limit",
 ]
 
@@ -75,7 +75,7 @@ def rank_candidates(
     """
     row, column = np.nonzero((places >= 0) & (places != rows[:, None]))
     rough = np.full(places.shape, np.inf, dtype=np.float32)
-    rough[row, column] = rough_sq_distances(X, rows[row], places[row, column])
+    rough[row, column] = rough_pair_sq_distances(X, rows[row], places[row, column])
     limit = sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], X.shape[1])
     row, column = row[near := rough[row, column] <= limit[row]], column[near]
     return nearest_of_pairs(X, rows.size, k, row, rows[row], places[row, column])
@@ -92,7 +92,7 @@ def nearest_of_pairs(
     return sq[best], others[best]
 
 
-def rough_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+def rough_pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Return ‖X[rows] - X[columns]‖² in float32.
 
     The error is at most d + 8 units in the last place, or 2 d times the smallest number.

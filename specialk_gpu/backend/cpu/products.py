@@ -56,7 +56,7 @@ def select_smallest(
 
     def select(rows: slice) -> None:
         block = products[rows] + offsets
-        limit = _nth_of_group_minima(block, n)
+        limit = _bound_on_nth_product(block, n)
         flat = np.flatnonzero(block <= limit[:, None])
         row, column = np.divmod(flat, m)
         counts = np.bincount(row, minlength=block.shape[0])
@@ -70,7 +70,7 @@ def select_smallest(
     return places[:, : int((places >= 0).sum(axis=1).max())], thresholds
 
 
-def _nth_of_group_minima(block: np.ndarray, n: int) -> np.ndarray:
+def _bound_on_nth_product(block: np.ndarray, n: int) -> np.ndarray:
     """Bound the n-th smallest value of each row from above, by the n-th smallest group minimum."""
     t, m = block.shape
     groups = max(8 * n, 256)

@@ -11,8 +11,8 @@ from typing import Any, Generic, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
-from specialk_gpu._deadline import Halted, reasons_to_stop, stops_when
 from specialk_gpu._progress import report_progress
+from specialk_gpu._time_limit import Halted, reasons_to_stop, stops_when
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
@@ -45,10 +45,8 @@ class _OneBlasThread:
     def __enter__(self) -> None:
         with self.lock:
             if not self.users:
-                self.before = [
-                    (library, library.get_num_threads()) for library in _blas_libraries()
-                ]
-                for library in _blas_libraries():
+                self.before = [(library, library.get_num_threads()) for library in _blas_threads()]
+                for library in _blas_threads():
                     library.set_num_threads(1)
             self.users += 1
 
@@ -61,7 +59,7 @@ class _OneBlasThread:
 
 
 @cache
-def _blas_libraries() -> list[LibController]:
+def _blas_threads() -> list[LibController]:
     return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
@@ -70,7 +68,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=one_blas_thread.forget)
 
 
-class _Worker(local):
+class _WorkerThread(local):
     """Thread-local flag: whether the current thread belongs to a pool."""
 
     busy = False
@@ -79,7 +77,7 @@ class _Worker(local):
         self.busy = True
 
 
-_worker = _Worker()
+_worker = _WorkerThread()
 
 
 @cache
@@ -87,7 +85,7 @@ def _thread_pool(n_workers: int, process: int) -> ThreadPoolExecutor:  # noqa: A
     return ThreadPoolExecutor(n_workers, "specialk_gpu", initializer=_worker.start)
 
 
-class _Chunks(Generic[T, R]):
+class _ChunksForThreads(Generic[T, R]):
     """Chunks that several threads take one by one."""
 
     def __init__(self, function: Callable[[T], R], chunks: list[T]) -> None:
@@ -138,7 +136,7 @@ def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "")
     The calling thread works as well, because waiting for other threads would take longer than a
     short chunk. Progress is reported under `stage`, if given.
     """
-    work = _Chunks(function, list(chunks))
+    work = _ChunksForThreads(function, list(chunks))
     alone = _worker.busy or len(work.chunks) < 2
     n_workers = 1 if alone else min(n_threads(), len(work.chunks))
     if n_workers < 2:

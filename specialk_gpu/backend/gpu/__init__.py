@@ -27,16 +27,13 @@ from specialk_gpu.backend.gpu.arrays import (
     tile_bytes,
     to_numpy,
 )
-from specialk_gpu.backend.gpu.check import probe
+from specialk_gpu.backend.gpu.centers import nearest_center, nearest_without, sq_distances
 from specialk_gpu.backend.gpu.lloyd import (
     assign,
     draw_rows,
     largest,
-    nearest_center,
-    nearest_without,
     remember,
     segment_sum,
-    sq_distances,
     sums_of_minima,
 )
 from specialk_gpu.backend.gpu.matrices import (
@@ -49,12 +46,12 @@ from specialk_gpu.backend.gpu.matrices import (
     operator,
     spmm,
 )
+from specialk_gpu.backend.gpu.pairs import pair_sq_distances, rank_candidates
+from specialk_gpu.backend.gpu.probing import probe
 from specialk_gpu.backend.gpu.products import (
-    pair_sq_distances,
     product_dtypes,
     product_error,
     products,
-    rank_candidates,
     row_hashes,
     select_smallest,
 )

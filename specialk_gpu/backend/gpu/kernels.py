@@ -17,7 +17,7 @@ SUM_THREADS = 64
 
 
 @cache
-def _module(source: str) -> cp.RawModule:
+def _module_of_kernels(source: str) -> cp.RawModule:
     """Compile kernels/`source`.cu at first use; CuPy keeps the binary on disk."""
     code = files("specialk_gpu.backend").joinpath("kernels", f"{source}.cu").read_text()
     return cp.RawModule(code=code, options=("-std=c++17",))
@@ -26,4 +26,4 @@ def _module(source: str) -> cp.RawModule:
 @cache
 def kernel_of(source: str, function: str, dtype: Dtype) -> cp.RawKernel:
     """Return the kernel `function` of kernels/`source`.cu for a dtype."""
-    return _module(source).get_function(f"{function}_{np.dtype(dtype).name}")
+    return _module_of_kernels(source).get_function(f"{function}_{np.dtype(dtype).name}")

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import cupy as cp
 import numpy as np
 
-from specialk_gpu.backend.gpu.arrays import asarray
+from specialk_gpu.backend.gpu.centers import nearest_center
 from specialk_gpu.backend.gpu.kernels import SUM_THREADS, kernel_of
 
 __all__ = [
     "assign",
     "draw_rows",
     "largest",
-    "nearest_center",
-    "nearest_without",
     "remember",
     "segment_sum",
-    "sq_distances",
     "sums_of_minima",
 ]
 
-CENTER_ROWS = 128  # rows in a block of `nearest_center`
-CENTER_GROUP = 64  # centres in a block, plus the rest of the run that ends there
 SUM_SLOTS = 48  # labels in a block of `segment_sum`
 SUM_PARTS = 64  # at most this many parts of the rows have sums of their own
 SUM_BYTES = 2**29
@@ -32,64 +26,6 @@ STEP_THREADS = 128
 DRAW_THREADS = 256
 DRAW_ROWS = 16  # rows in a piece, at least, if a thread has several pieces
 DRAW_PIECES = 64  # pieces of a thread, at most
-
-
-@lru_cache(maxsize=64)
-def _center_tables(
-    k: int,
-    sizes: tuple[int, ...],
-    place: tuple[int, int],  # noqa: ARG001 - what is cached depends on it
-) -> tuple[cp.ndarray, ...]:
-    """Upload the lists of centres and of groups that `nearest_center` reads, once for all calls.
-
-    `place` is the device and the stream that they belong to.
-    """
-    own = np.array(sizes)
-    slots = np.append(np.flatnonzero(np.arange(k) < own[:, None]), own.size * k)
-    begins = np.cumsum(own) - own  # of the runs, in the list of all centres
-    groups = begins[np.unique(begins // CENTER_GROUP, return_index=True)[1]]
-    tables = cp.asarray(np.concatenate([slots, groups, [slots.size - 1]]), dtype=np.int64)
-    return tables[: slots.size], tables[slots.size :]
-
-
-def nearest_center(
-    X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray, sizes: np.ndarray
-) -> tuple[cp.ndarray, cp.ndarray]:
-    """See `cpu.nearest_center`."""
-    assert X.dtype == sq_norms.dtype == centers.dtype == np.float64
-    (m, d), (R, k) = X.shape, centers.shape[:2]
-    X, centers = cp.asfortranarray(X), cp.ascontiguousarray(centers)
-    place = cp.cuda.Device().id, cp.cuda.get_current_stream().ptr
-    slots, groups = _center_tables(k, tuple(sizes.tolist()), place)
-    n_groups = groups.size - 1
-    labels, sq = cp.empty((R, m), dtype=np.int32), cp.empty((R, m))
-    content = (X, sq_norms, np.int64(m), np.int64(d), centers, np.int64(k), slots, groups)
-    arguments = (*content, np.int32(n_groups), labels, sq)
-    blocks = n_groups * -(-m // CENTER_ROWS)
-    kernel_of("center", "nearest_center", X.dtype)((blocks,), (CENTER_ROWS // 2,), arguments)
-    return labels, sq
-
-
-def nearest_without(
-    X: cp.ndarray,
-    sq_norms: cp.ndarray,
-    centers: cp.ndarray,
-    sizes: np.ndarray,
-    removed: list[np.ndarray],
-) -> cp.ndarray:
-    """See `cpu.nearest_without`; for each removed centre, the others are a run of their own."""
-    run = np.repeat(np.arange(sizes.size), [slots.size for slots in removed])
-    others = np.arange(centers.shape[1] - 1)[None].repeat(run.size, axis=0)
-    others += others >= np.concatenate(removed)[:, None]
-    others += centers.shape[1] * run[:, None]
-    fewer = centers.reshape(-1, centers.shape[2])[asarray(others)]
-    return nearest_center(X, sq_norms, fewer, sizes[run] - 1)[1]
-
-
-def sq_distances(X: cp.ndarray, sq_norms: cp.ndarray, centers: cp.ndarray) -> cp.ndarray:
-    """See `cpu.sq_distances`; every centre is a run of its own."""
-    sizes = np.ones(centers.shape[0], dtype=np.int64)
-    return nearest_center(X, sq_norms, centers[:, None, :], sizes)[1]
 
 
 def sums_of_minima(first: cp.ndarray, second: cp.ndarray, owner: cp.ndarray, n: int) -> cp.ndarray:
@@ -107,22 +43,22 @@ def largest(x: cp.ndarray, n: int) -> cp.ndarray:
     return cp.argsort(-x, axis=1, kind="stable")[:, :n]
 
 
-class _Last(NamedTuple):
+class _LloydMemory(NamedTuple):
     """What `assign` remembers of the runs from one call to the next."""
 
     labels: cp.ndarray  # (R, m)
 
-    def of(self, runs: cp.ndarray) -> _Last:
+    def of(self, runs: cp.ndarray) -> _LloydMemory:
         """Return what is remembered of some of the runs."""
-        return _Last(self.labels[runs])
+        return _LloydMemory(self.labels[runs])
 
     def relabelled(self, run: int, row: int) -> None:
         """Do nothing when a row has changed its cluster: the labels show it already."""
 
 
-def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> _Last:  # noqa: ARG001
+def remember(X: cp.ndarray, labels: cp.ndarray, centers: cp.ndarray) -> _LloydMemory:  # noqa: ARG001
     """See `cpu.remember`; only the labels are needed."""
-    return _Last(labels)
+    return _LloydMemory(labels)
 
 
 def assign(
@@ -131,44 +67,44 @@ def assign(
     sq_norms: cp.ndarray,
     centers: cp.ndarray,
     sizes: np.ndarray,
-    last: _Last | None,
-) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, _Last, bool]:
+    last: _LloydMemory | None,
+) -> tuple[cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, cp.ndarray, _LloydMemory, bool]:
     """See `cpu.assign`; the device searches all rows."""
     centers = cp.ascontiguousarray(centers)
     (m, d), (R, k) = X.shape, centers.shape[:2]
     labels, sq = nearest_center(columns, sq_norms, centers, sizes)
-    total = _totals(X, labels, k, 1)
-    n_rows, n_parts = _parts(m)
+    total = _lloyd_totals(X, labels, k, 1)
+    n_rows, n_parts = _lloyd_parts(m)
     partial, state, means = cp.empty((n_parts, 3 * R)), cp.empty((3, R)), cp.empty((R, k, d))
     before = labels if last is None else last.labels
     content = (sq, labels, before, np.int64(m), np.int64(R), np.int64(n_rows), np.int64(n_parts))
     arguments = (*content, total, centers, np.int64(k), np.int64(d), means, partial)
     kernel_of("step", "finish_step", np.float64)((R * n_parts,), (STEP_THREADS,), arguments)
-    _add_parts(partial, state)
-    return labels, state, means, total[:, 0, :, d], total[:, 0, :, :d], _Last(labels), True
+    _add_lloyd_parts(partial, state)
+    return labels, state, means, total[:, 0, :, d], total[:, 0, :, :d], _LloydMemory(labels), True
 
 
-def _parts(m: int) -> tuple[int, int]:
+def _lloyd_parts(m: int) -> tuple[int, int]:
     """Return the number of rows in a part with sums of its own, and the number of parts."""
     n_rows = max(SUM_THREADS, -(-m // SUM_PARTS))  # independent of R, so results do not vary
     return n_rows, -(-m // n_rows)
 
 
-def _add_parts(partial: cp.ndarray, out: cp.ndarray) -> None:
+def _add_lloyd_parts(partial: cp.ndarray, out: cp.ndarray) -> None:
     """Add the parts (n_parts, size) in their order."""
     arguments = (partial, np.int64(partial.shape[0]), np.int64(out.size), out)
     blocks = (-(-out.size // SUM_THREADS),)
     kernel_of("segment", "add_parts", np.float64)(blocks, (SUM_THREADS,), arguments)
 
 
-def _totals(X: cp.ndarray, labels: cp.ndarray, k: int, n_powers: int) -> cp.ndarray:
+def _lloyd_totals(X: cp.ndarray, labels: cp.ndarray, k: int, n_powers: int) -> cp.ndarray:
     """Return the sums of `segment_sum` (R, n_powers, k, d + 1); the last column holds counts."""
     (m, d), R = X.shape, labels.shape[0]
     assert labels.dtype == np.int32
     dtype = X.dtype if X.dtype in (np.float32, np.float64) else np.float64
     X, labels = cp.ascontiguousarray(X, dtype=dtype), cp.ascontiguousarray(labels)
     total = cp.empty((R, n_powers, k, d + 1))
-    n_rows, n_parts = _parts(m)
+    n_rows, n_parts = _lloyd_parts(m)
     grid = -(-(d + 1) // SUM_THREADS), -(-k // (SUM_SLOTS // n_powers))
     together = max(1, SUM_BYTES // (8 * n_parts * n_powers * k * (d + 1)))
     for start in range(0, R, together):
@@ -179,7 +115,7 @@ def _totals(X: cp.ndarray, labels: cp.ndarray, k: int, n_powers: int) -> cp.ndar
         arguments = (X, np.int64(m), np.int64(d), part, *sizes, partial)
         blocks = (n_parts * part.shape[0], *grid)
         kernel_of("segment", "segment_sum", X.dtype)(blocks, (SUM_THREADS,), arguments)
-        _add_parts(partial, out)
+        _add_lloyd_parts(partial, out)
     return total
 
 
@@ -188,7 +124,7 @@ def segment_sum(
 ) -> tuple[cp.ndarray, ...]:
     """See `cpu.segment_sum`."""
     n_powers, d = 1 + squares, X.shape[1]
-    total = _totals(X, labels, n_segments, n_powers)
+    total = _lloyd_totals(X, labels, n_segments, n_powers)
     return total[:, 0, :, d], *(total[:, power, :, :d] for power in range(n_powers))
 
 

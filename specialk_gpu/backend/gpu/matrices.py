@@ -12,8 +12,8 @@ import numpy as np
 from specialk_gpu.backend.gpu.arrays import free_memory, tile_bytes, to_numpy
 from specialk_gpu.backend.gpu.kernels import WARPS, kernel_of
 from specialk_gpu.backend.gpu.products import (
-    multiply_float16,
     product_dtypes,
+    products_of_float16,
 )
 
 __all__ = [
@@ -59,7 +59,7 @@ def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - a shared sig
     return
 
 
-class _Indicator(NamedTuple):
+class _IndicatorMatrix(NamedTuple):
     """A matrix of equal entries and zeros, dense in float16, for products on tensor cores.
 
     A number is split into integers of at most `bits` bits. These are so few that sums over any
@@ -73,7 +73,7 @@ class _Indicator(NamedTuple):
     dtype: np.dtype
 
 
-def operator(A: sparse.csr_matrix) -> sparse.csr_matrix | _Indicator:
+def operator(A: sparse.csr_matrix) -> sparse.csr_matrix | _IndicatorMatrix:
     """See `cpu.operator`; dense if at least 2 % of the entries are not zero, and all are equal."""
     m = A.shape[0]
     padded = -(-m // 8) * 8
@@ -93,19 +93,19 @@ def operator(A: sparse.csr_matrix) -> sparse.csr_matrix | _Indicator:
         row = cp.searchsorted(A.indptr, cp.arange(low, high), side="right") - 1 - start
         ones[start : start + step][row, A.indices[low:high]] = 1  # CuPy < 14.1 flattens in int32
     bits = min(11, 24 - math.ceil(math.log2(degree)))
-    return _Indicator(ones, float(A.data[0]), bits, A.shape, A.dtype)
+    return _IndicatorMatrix(ones, float(A.data[0]), bits, A.shape, A.dtype)
 
 
-def as_float32(A: sparse.csr_matrix | _Indicator) -> sparse.csr_matrix | _Indicator:
+def as_float32(A: sparse.csr_matrix | _IndicatorMatrix) -> sparse.csr_matrix | _IndicatorMatrix:
     """See `cpu.as_float32`."""
-    if isinstance(A, _Indicator):
+    if isinstance(A, _IndicatorMatrix):
         return A._replace(dtype=np.dtype(np.float32))
     content = A.data.astype(np.float32, copy=False), A.indices, A.indptr
     return sparse.csr_matrix(content, shape=A.shape)
 
 
 def spmm(
-    A: sparse.csr_matrix | _Indicator,
+    A: sparse.csr_matrix | _IndicatorMatrix,
     X: cp.ndarray,
     out: cp.ndarray,
     alpha: float,
@@ -121,8 +121,8 @@ def spmm(
     number = np.dtype(A.dtype).type
     scalars = (number(alpha), number(shift), number(beta))
     added = (X, X, np.int32(0)) if source is None else (source, weights, np.int32(1))
-    if isinstance(A, _Indicator):
-        _spmm_indicator(A, X, out, scalars + added)
+    if isinstance(A, _IndicatorMatrix):
+        _spmm_indicator_matrix(A, X, out, scalars + added)
         return
     if A.nnz > MAX_ENTRIES:
         msg = (
@@ -137,8 +137,8 @@ def spmm(
     kernel_of("spmm", "spmm", A.dtype)(grid, (32, WARPS), content + scalars + added)
 
 
-def _spmm_indicator(
-    A: _Indicator, X: cp.ndarray, out: cp.ndarray, arguments: tuple[object, ...]
+def _spmm_indicator_matrix(
+    A: _IndicatorMatrix, X: cp.ndarray, out: cp.ndarray, arguments: tuple[object, ...]
 ) -> None:
     """Do `spmm` for a matrix of zeros and equal entries, by exact products of float16 pieces."""
     m, width = X.shape
@@ -154,7 +154,7 @@ def _spmm_indicator(
         layout = (exponents, np.int64(m), *sizes)
         blocks = ((m * columns + 255) // 256,)
         kernel_of("split", "split", X.dtype)(blocks, (256,), (X, *layout, pieces))
-        multiply_float16(pieces, A.ones, products, 1.0, transposed=False)
+        products_of_float16(pieces, A.ones, products, 1.0, transposed=False)
         weight = X.dtype.type(A.weight)
         combine = kernel_of("split", "combine", X.dtype)
         combine(blocks, (256,), (products, *layout, X, out, weight, *arguments))

@@ -11,12 +11,10 @@ from specialk_gpu.backend.gpu.kernels import WARPS, kernel_of
 from specialk_gpu.backend.typing import Dtype
 
 __all__ = [
-    "multiply_float16",
-    "pair_sq_distances",
     "product_dtypes",
     "product_error",
     "products",
-    "rank_candidates",
+    "products_of_float16",
     "row_hashes",
     "select_smallest",
 ]
@@ -50,15 +48,15 @@ def products(A: cp.ndarray, B: cp.ndarray) -> cp.ndarray:
     if A.dtype != np.float16:
         return (-2 * A) @ B.T
     out = cp.empty((A.shape[0], B.shape[0]), dtype=np.float32)
-    multiply_float16(B, A, out, -2.0, transposed=True)
+    products_of_float16(B, A, out, -2.0, transposed=True)
     return out
 
 
-def _address(x: cp.ndarray) -> int:
+def _address_for_products(x: cp.ndarray) -> int:
     return x.data.ptr
 
 
-def multiply_float16(
+def products_of_float16(
     A: cp.ndarray, B: cp.ndarray, out: cp.ndarray, alpha: float, *, transposed: bool
 ) -> None:
     """Compute out = alpha B Aᵀ, or alpha B A, for row-major float16 A and B and float32 out.
@@ -81,14 +79,14 @@ def multiply_float16(
         out.shape[0],
         B.shape[1],
         scalars.ctypes.data,
-        _address(A),
+        _address_for_products(A),
         half,
         A.shape[1],
-        _address(B),
+        _address_for_products(B),
         half,
         B.shape[1],
         scalars.ctypes.data + 4,
-        _address(out),
+        _address_for_products(out),
         single,
         out.shape[1],
         cublas.CUBLAS_COMPUTE_32F,
@@ -115,21 +113,6 @@ def select_smallest(
     return places, limits
 
 
-def rank_candidates(
-    X: cp.ndarray, rows: cp.ndarray, places: cp.ndarray, k: int
-) -> tuple[cp.ndarray, cp.ndarray]:
-    """See `cpu.rank_candidates`; all candidates are measured."""
-    t, width = places.shape
-    X = cp.ascontiguousarray(X)
-    rows = cp.ascontiguousarray(rows, dtype=np.int64)
-    places = cp.ascontiguousarray(places, dtype=np.int64)
-    out_sq, out_index = cp.empty((t, k)), cp.empty((t, k), dtype=np.int64)
-    content = (X, np.int64(X.shape[1]), rows, places, np.int32(width), np.int32(k))
-    arguments = (*content, cp.empty((t, width)), out_sq, out_index)
-    kernel_of("distance", "rank_candidates", X.dtype)((t,), (32 * WARPS,), arguments)
-    return out_sq, out_index
-
-
 def row_hashes(X: cp.ndarray, factors: cp.ndarray) -> cp.ndarray:
     """See `cpu.row_hashes`."""
     m, d = X.shape
@@ -137,17 +120,4 @@ def row_hashes(X: cp.ndarray, factors: cp.ndarray) -> cp.ndarray:
     arguments = (cp.ascontiguousarray(X), np.int64(m), np.int64(d), factors, out)
     blocks = (m + WARPS - 1) // WARPS
     kernel_of("hash", "row_hashes", X.dtype)((blocks,), (32 * WARPS,), arguments)
-    return out
-
-
-def pair_sq_distances(X: cp.ndarray, rows: cp.ndarray, columns: cp.ndarray) -> cp.ndarray:
-    """See `cpu.pair_sq_distances`."""
-    out = cp.empty(rows.size)
-    if rows.size:
-        X = cp.ascontiguousarray(X)
-        rows = cp.ascontiguousarray(rows, dtype=np.int64)
-        columns = cp.ascontiguousarray(columns, dtype=np.int64)
-        arguments = (X, np.int64(X.shape[1]), rows, columns, np.int64(rows.size), out)
-        blocks = (rows.size + WARPS - 1) // WARPS
-        kernel_of("distance", "pair_sq_distances", X.dtype)((blocks,), (32 * WARPS,), arguments)
     return out

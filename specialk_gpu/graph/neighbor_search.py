@@ -14,10 +14,15 @@ import numpy as np
 
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
-from specialk_gpu.graph.distances import Search, distance_bounds, is_integral, principal_axes
-from specialk_gpu.graph.host_search import nearest_by_pairs, nearest_by_tree
+from specialk_gpu.graph.distances import (
+    DistanceBounds,
+    distance_bounds,
+    has_integer_distances,
+    principal_axes_for_distances,
+)
+from specialk_gpu.graph.host_search import host_search_by_pairs, host_search_by_tree
 
-__all__ = ["search_neighbors", "search_new_rows"]
+__all__ = ["search_neighbors", "search_neighbors_of_new_rows"]
 
 TREE_COLUMNS = 8  # at most; on 60,000 rows a tree wins 4 to 1 on clusters, loses 3 to 2 on a normal
 PAIRS_ROWS = 5000  # from this many rows on, taking every pair once saves time
@@ -27,24 +32,28 @@ def search_neighbors(bk: Backend, X: Array, k: int) -> tuple[Array, Array, int]:
     """Return squared distances, indices (m, k) and `n_redone`, for rows without duplicates."""
     m, on_host = X.shape[0], bk.name == "numpy"
     if on_host and X.shape[1] <= TREE_COLUMNS:
-        sq, indices, doubtful, n_redone = nearest_by_tree(X, k)
+        sq, indices, doubtful, n_redone = host_search_by_tree(X, k)
         if doubtful.size:
             _search_neighbors_again(bk, X, doubtful, sq, indices)
         return sq, indices, n_redone
     if on_host and m >= PAIRS_ROWS:
-        bounds = distance_bounds(bk, X, "float32", principal_axes(bk, X, k))
+        bounds = distance_bounds(bk, X, "float32", principal_axes_for_distances(bk, X, k))
         low = (bounds.sq_norms - 2 * bounds.loss - bounds.floor).astype(np.float32)
-        if found := nearest_by_pairs(X, bounds.base, low, bounds.scale, k):
+        if found := host_search_by_pairs(X, bounds.base, low, bounds.scale, k):
             return *found, 0
-    return _search_products(bk, X, k)
+    return _search_neighbors_by_products(bk, X, k)
 
 
-def search_new_rows(bk: Backend, X: Array, k: int, first: int) -> tuple[Array, Array, int]:
+def search_neighbors_of_new_rows(
+    bk: Backend, X: Array, k: int, first: int
+) -> tuple[Array, Array, int]:
     """Search neighbours for the rows from `first` on, among the rows before these."""
-    return _search_products(bk, X, k, first)
+    return _search_neighbors_by_products(bk, X, k, first)
 
 
-def _search_products(bk: Backend, X: Array, k: int, first: int = 0) -> tuple[Array, Array, int]:
+def _search_neighbors_by_products(
+    bk: Backend, X: Array, k: int, first: int = 0
+) -> tuple[Array, Array, int]:
     """Search neighbours for all rows, or for the rows from `first` on among the rows before."""
     xp, m = bk.xp, X.shape[0]
     out = xp.empty((m - first, k)), xp.empty((m - first, k), dtype=np.int64)
@@ -62,7 +71,7 @@ def _search_products(bk: Backend, X: Array, k: int, first: int = 0) -> tuple[Arr
 
 
 def _propose_neighbors(
-    search: Search, todo: Array, n_candidates: int, out: tuple[Array, Array]
+    search: DistanceBounds, todo: Array, n_candidates: int, out: tuple[Array, Array]
 ) -> Array:
     """Find the neighbours of the rows `todo`, and return the rows that could not be certified.
 
@@ -101,14 +110,14 @@ def _search_neighbors_again(
     first = X.shape[0] - out_sq.shape[0]
     m = first or X.shape[0]
     search = distance_bounds(bk, X, "float64")
-    exact = is_integral(bk, X)
+    exact = has_integer_distances(bk, X)
 
     def run(tile: slice) -> None:
         rows = doubtful[tile]
-        lower, slack = _float64_bounds(search, rows, m, exact=exact)
+        lower, slack = _bounds_on_neighbors(search, rows, m, exact=exact)
         if not first:
             lower[xp.arange(rows.size), rows] = np.inf
-        limit = _upper_limit(xp, lower + slack, k)
+        limit = _upper_limit_on_neighbors(xp, lower + slack, k)
         row, column = xp.nonzero(lower <= limit)
         if exact:
             sq = lower[row, column] * search.scale**2
@@ -122,7 +131,7 @@ def _search_neighbors_again(
     map_tiles(bk, run, int(doubtful.size), 64 * m, "neighbours, once more")
 
 
-def _upper_limit(xp: ModuleType, upper: Array, k: int) -> Array:
+def _upper_limit_on_neighbors(xp: ModuleType, upper: Array, k: int) -> Array:
     """Bound the k-th smallest entry of each row from above, by the k-th smallest group minimum.
 
     The groups are groups of columns. The minima are sorted because CuPy's `partition` shares data
@@ -136,7 +145,9 @@ def _upper_limit(xp: ModuleType, upper: Array, k: int) -> Array:
     return xp.sort(upper, axis=1)[:, k - 1 : k]
 
 
-def _float64_bounds(search: Search, rows: Array, m: int, *, exact: bool) -> tuple[Array, Array]:
+def _bounds_on_neighbors(
+    search: DistanceBounds, rows: Array, m: int, *, exact: bool
+) -> tuple[Array, Array]:
     """Return lower bounds (t, m) on the squared distances, and the gaps up to upper bounds."""
     loss, floor = (0 * search.loss, 0.0) if exact else (search.loss, search.floor)
     lower = search.bk.products(search.base[rows], search.base[:m])

@@ -10,45 +10,42 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu._cost import foretell, n_wanted
-from specialk_gpu._deadline import during
+from specialk_gpu._cost import foretell_cost, n_wanted
 from specialk_gpu._parameters import Parameters, significance_level
-from specialk_gpu._progress import Clock
-from specialk_gpu._result import ScaleWarning, SelectionPath
-from specialk_gpu._warn import warn
+from specialk_gpu._progress import ProgressClock
+from specialk_gpu._result import SelectionPath
+from specialk_gpu._scales import APART
+from specialk_gpu._time_limit import during
+from specialk_gpu._warnings import GraphWarning, warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
-from specialk_gpu.graph.knn import GraphWarning, knn_graph_of
+from specialk_gpu.graph.knn import knn_graph_of
 from specialk_gpu.graph.radius import radius_graph_of
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree
-from specialk_gpu.selection.polishing import membership
 from specialk_gpu.selection.search import search
 from specialk_gpu.selection.sweep import labels_by_size, sweep
+from specialk_gpu.selection.walks import membership_by_walks
 from specialk_gpu.spectrum.convergence import ConvergenceError
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs, eigenpairs
 from specialk_gpu.spectrum.embedding import embed
-from specialk_gpu.spectrum.memory import refuse_eigenpairs
-from specialk_gpu.spectrum.solvers import takes_dense
+from specialk_gpu.spectrum.memory import require_memory
+from specialk_gpu.spectrum.solvers import takes_dense_solver
 
 __all__ = [
     "Fit",
+    "explain_memory_error_of_fit",
     "fit_by_cut",
     "fit_by_zz_top",
-    "foresee",
+    "foresee_fit",
+    "graph_to_fit",
     "graphs_to_cut",
-    "explain_memory_error",
-    "neighbour_graph",
-    "spacing_of",
-    "unequal_spreads",
+    "spacing_in_fit",
     "warn_of_graph",
-    "warn_of_hubs",
-    "warn_of_scales",
+    "warn_of_hubs_to_fit",
 ]
 
-APART, MOST_SCALED = 100, 100  # ratio of spreads that is too large, in so many columns at most
-SAMPLED, CENTRED = 2**13, 0.05  # rows that are measured; the largest mean, in deviations
 MOST_CLUSTERS = 50  # by the paper's rule, if not told otherwise
 REMEDIES = {
     "graph": "Cluster a sample of the rows, or pass X in float32.",
@@ -64,11 +61,11 @@ def fit_by_cut(
     graphs: CutGraphs,
     W: Sparse,
     rng: RandomState,
-    clock: Clock,
+    clock: ProgressClock,
 ) -> Fit:
     """Find clusters by the cut test."""
     m = W.shape[0]
-    foretell(parameters, bk, m, None)  # of a graph; of rows it was told before
+    foretell_cost(parameters, bk, m, None)  # of a graph; of rows it was told before
     seeds = rng.randint(np.iinfo(np.int32).max, size=2).tolist()
     known: dict[int, Eigenpairs] = {}
 
@@ -77,12 +74,12 @@ def fit_by_cut(
         n = max(1, min(n, m - 1))
         if n not in known:
             fewer = known.popitem()[1] if known else None
-            with explain_memory_error(bk, "eigenpairs"):
-                known[n] = verified_eigenpairs(parameters, W, n, seeds[0], fewer)
+            with explain_memory_error_of_fit(bk, "eigenpairs"):
+                known[n] = verified_eigenpairs_of_fit(parameters, W, n, seeds[0], fewer)
                 clock.stop("eigenpairs", f"{n} by {known[n].solver}")
         return known[n]
 
-    with explain_memory_error(bk, "search"):
+    with explain_memory_error_of_fit(bk, "search"):
         found = search(
             graphs,
             pairs_of,
@@ -114,21 +111,21 @@ def fit_by_zz_top(
     rows: Rows | None,
     W: Sparse,
     rng: RandomState,
-    clock: Clock,
+    clock: ProgressClock,
 ) -> Fit:
     """Find clusters by the paper's algorithm [HD19, Algorithm 1]."""
     n = n_wanted(parameters, W.shape[0])
-    foretell(parameters, bk, W.shape[0], None)  # of a graph; of rows it was told before
-    with explain_memory_error(bk, "eigenpairs"):
-        pairs = verified_eigenpairs(parameters, W, n, rng)
+    foretell_cost(parameters, bk, W.shape[0], None)  # of a graph; of rows it was told before
+    with explain_memory_error_of_fit(bk, "eigenpairs"):
+        pairs = verified_eigenpairs_of_fit(parameters, W, n, rng)
         clock.stop("eigenpairs", f"{pairs.values.size} by {pairs.solver}")
         D = embed(pairs.values, pairs.vectors, drop_correlated=parameters.drop_correlated)
         if rows is not None and rows.leaders is not None:
             D = D[rows.leaders]  # copies stay together
         pairs = _without_vectors(pairs)
         clock.stop("embedding", f"{D.shape[1]} columns")
-    warn_of_components(bk, W, pairs)
-    with explain_memory_error(bk, "sweep"):
+    warn_of_components_in_fit(bk, W, pairs)
+    with explain_memory_error_of_fit(bk, "sweep"):
         found = sweep(
             D,
             alpha=significance_level(parameters),
@@ -145,7 +142,7 @@ def fit_by_zz_top(
             random_state=rng,
         )
     clock.add(found.timings)
-    shares = membership(W, found.labels, found.n_clusters)
+    shares = membership_by_walks(W, found.labels, found.n_clusters)
     return Fit(
         found.n_clusters,
         found.labels,
@@ -164,7 +161,7 @@ def _without_vectors(pairs: Eigenpairs) -> Eigenpairs:
     return pairs._replace(vectors=None)  # type: ignore[arg-type]
 
 
-def foresee(parameters: Parameters, bk: Backend, m: int, d: int) -> None:
+def foresee_fit(parameters: Parameters, bk: Backend, m: int, d: int) -> None:
     """Log, before any work is done, that a fit of m rows and d columns will take long.
 
     Raise a MemoryError if its eigenpairs do not fit. How large the components are, and whether a
@@ -172,13 +169,13 @@ def foresee(parameters: Parameters, bk: Backend, m: int, d: int) -> None:
     then.
     """
     n = n_wanted(parameters, m)
-    if not takes_dense(m, n, parameters.eigen_solver):
-        with explain_memory_error(bk, "eigenpairs"):
-            refuse_eigenpairs(bk, m, n, "auto")
-    foretell(parameters, bk, m, d)
+    if not takes_dense_solver(m, n, parameters.eigen_solver):
+        with explain_memory_error_of_fit(bk, "eigenpairs"):
+            require_memory(bk, m, n, "auto")
+    foretell_cost(parameters, bk, m, d)
 
 
-def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
+def graph_to_fit(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
     """Build W_C, or W_R; return the graph and the radius (None for W_C)."""
     n_neighbors, m = parameters.n_neighbors, len(rows)
     if m == 1:  # all rows are equal: one distinct row without neighbours
@@ -195,7 +192,7 @@ def neighbour_graph(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sp
     return radius_graph_of(rows, n_neighbors, parameters.coverage)
 
 
-def spacing_of(parameters: Parameters, rows: Rows) -> Array:
+def spacing_in_fit(parameters: Parameters, rows: Rows) -> Array:
     """Return the distance (m,) of each row to the last of its neighbours, which are known."""
     n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
     return rows.spacing(n_neighbors) if n_neighbors else backend_of(rows.X).xp.zeros(len(rows))
@@ -223,7 +220,7 @@ def warn_of_graph(parameters: Parameters, W: Sparse) -> None:
         )
 
 
-def warn_of_hubs(parameters: Parameters, bk: Backend, W: Sparse) -> None:
+def warn_of_hubs_to_fit(parameters: Parameters, bk: Backend, W: Sparse) -> None:
     """Warn that the degrees of a given graph differ a hundredfold."""
     if parameters.normalize or not W.nnz:
         return
@@ -242,52 +239,7 @@ def warn_of_hubs(parameters: Parameters, bk: Backend, W: Sparse) -> None:
         )
 
 
-class Spreads(NamedTuple):
-    """The columns of largest and smallest standard deviation, and these deviations."""
-
-    widest: int
-    narrowest: int
-    largest: float
-    smallest: float
-
-
-def unequal_spreads(X: Array) -> Spreads | None:
-    """Return the extreme spreads of the columns of X (m, d) if they differ a hundredfold, or None.
-
-    None is returned for many columns, as of images, and for centred columns by decreasing spread,
-    as of principal components. Constant columns do not count.
-    """
-    if not 2 <= X.shape[1] <= MOST_SCALED:
-        return None
-    bk = backend_of(X)
-    with np.errstate(over="ignore", invalid="ignore"):
-        facts = [X.std(axis=0), abs(X).max(axis=0), abs(X.mean(axis=0))]
-    spread, size, mean = bk.to_numpy(bk.xp.stack(facts))  # host waits
-    spread = np.where(np.isfinite(spread) & (spread > 1e-12 * size), spread, 0)  # 0 if constant
-    if (np.diff(spread) <= 0).all() and (mean <= CENTRED * spread).all():
-        return None
-    widest, narrowest = int(np.argmax(spread)), int(np.argmin(np.where(spread > 0, spread, np.inf)))
-    largest, smallest = float(spread[widest]), float(spread[narrowest])
-    differ = smallest > 0 and largest > APART * smallest
-    return Spreads(widest, narrowest, largest, smallest) if differ else None
-
-
-def warn_of_scales(X: Array) -> None:
-    """Warn that the spreads of the columns of X differ a hundredfold, by a sample of the rows."""
-    sample = X[:: -(-X.shape[0] // SAMPLED), : MOST_SCALED + 1]
-    found = unequal_spreads(sample.astype(np.float64))
-    if found:
-        warn(
-            "the columns of X have very different spreads: a standard deviation of "
-            f"{found.largest:.3g} in column {found.widest}, and of {found.smallest:.3g} in column "
-            f"{found.narrowest}. The clusters are those of the widest columns alone. If the "
-            "columns have different units, scale X first, for instance with "
-            "sklearn.preprocessing.StandardScaler.",
-            ScaleWarning,
-        )
-
-
-def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
+def warn_of_components_in_fit(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
     """Warn of components of the graph that are smaller than 1/n of the rows."""
     m, n = W.shape[0], pairs.values.size
     if pairs.n_components < 2 or bool((W.indptr[1:] == W.indptr[:-1]).any()):
@@ -304,7 +256,7 @@ def warn_of_components(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
         )
 
 
-def verified_eigenpairs(
+def verified_eigenpairs_of_fit(
     parameters: Parameters, W: Sparse, n: int, random_state: Seed, known: Eigenpairs | None = None
 ) -> Eigenpairs:
     """Compute n eigenpairs; raise or warn if they could not be verified."""
@@ -319,7 +271,7 @@ def verified_eigenpairs(
 
 
 @contextmanager
-def explain_memory_error(bk: Backend, stage: str) -> Iterator[None]:
+def explain_memory_error_of_fit(bk: Backend, stage: str) -> Iterator[None]:
     """Add to a MemoryError the stage, the free memory, and what to change; see also `during`."""
     try:
         with during(stage):
@@ -355,9 +307,9 @@ class Fit(NamedTuple):
         """
         steps = []
         for step in self.path:
-            labels, number = _labels_by_size(step.labels[group], step.k)
+            labels, number = _fit_labels_by_size(step.labels[group], step.k)
             steps.append(step.renumbered(labels, number))
-        labels, number = _labels_by_size(self.labels[group], self.n_clusters)
+        labels, number = _fit_labels_by_size(self.labels[group], self.n_clusters)
         return self._replace(
             labels=labels,
             membership=self.membership[group][:, backend_of(labels).asarray(np.argsort(number))],
@@ -367,7 +319,7 @@ class Fit(NamedTuple):
         )
 
 
-def _labels_by_size(labels: Array, k: int) -> tuple[Array, list[int]]:
+def _fit_labels_by_size(labels: Array, k: int) -> tuple[Array, list[int]]:
     """Return labels by decreasing size of the clusters, and the new number of each cluster."""
     bk = backend_of(labels)
     new, number = labels_by_size(bk.xp, labels, k), bk.xp.empty(k, dtype=np.int64)

@@ -7,11 +7,8 @@ import cupyx.scipy.sparse as sparse
 import numpy as np
 
 from specialk_gpu.backend.gpu.arrays import to_numpy
-from specialk_gpu.backend.gpu.products import (
-    pair_sq_distances,
-    product_dtypes,
-    products,
-)
+from specialk_gpu.backend.gpu.pairs import pair_sq_distances
+from specialk_gpu.backend.gpu.products import product_dtypes, products
 
 __all__ = ["probe"]
 
@@ -52,7 +49,7 @@ def probe() -> tuple[str | None, bool]:
     return None, False
 
 
-def _cublas_is_right() -> bool:
+def _probe_cublas() -> bool:
     """Check products in float64, and in the dtypes that propose neighbours."""
     X = cp.ones((8, 8))
     found = [X @ X, *(products(X.astype(dtype), X.astype(dtype)) for dtype in product_dtypes())]
@@ -60,7 +57,7 @@ def _cublas_is_right() -> bool:
     return all((to_numpy(x) == y).all() for x, y in zip(found, wanted, strict=True))
 
 
-def _cusolver_is_right() -> bool:
+def _probe_cusolver() -> bool:
     """Check a Cholesky factorisation and the eigenvalues of a matrix."""
     A = cp.asarray([[4.0, 2.0], [2.0, 5.0]])
     roots, values = to_numpy(cp.linalg.cholesky(A)), to_numpy(cp.linalg.eigh(A)[0])
@@ -68,14 +65,14 @@ def _cusolver_is_right() -> bool:
     return np.allclose(roots, expected[0]) and np.allclose(values, expected[1])
 
 
-def _cusparse_is_right() -> bool:
+def _probe_cusparse() -> bool:
     """Check the sum of a CSR matrix and its transpose, as for a graph given by the user."""
     A = sparse.csr_matrix(cp.asarray([[0.0, 2.0], [1.0, 0.0]]))
     return to_numpy((A + A.T).toarray()).tolist() == [[0, 3], [3, 0]]
 
 
 LIBRARIES = {
-    "cuBLAS": _cublas_is_right,
-    "cuSOLVER": _cusolver_is_right,
-    "cuSPARSE": _cusparse_is_right,
+    "cuBLAS": _probe_cublas,
+    "cuSOLVER": _probe_cusolver,
+    "cuSPARSE": _probe_cusparse,
 }

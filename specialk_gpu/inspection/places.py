@@ -9,12 +9,12 @@ from scipy import sparse
 from scipy.stats import rankdata
 
 from specialk_gpu._fitted import Fitted
-from specialk_gpu._storage import on_host
+from specialk_gpu._host import on_host
 from specialk_gpu.inspection.diagnostics import fitted_rows, settings
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.table import no_text
 
-__all__ = ["MOST_ROWS", "Places", "discs", "is_graph", "places"]
+__all__ = ["MOST_ROWS", "Places", "is_graph", "places", "places_of_discs"]
 
 MOST_ROWS = 5000  # about as many are drawn
 MOST_DISCS = 400  # the largest k for which discs are placed by their nearness
@@ -44,7 +44,7 @@ class Places(NamedTuple):
     to_scale: bool
 
 
-def _clusters_of_rows(model: Fitted) -> np.ndarray:
+def _clusters_to_place(model: Fitted) -> np.ndarray:
     """Return the cluster of each row, also of outliers."""
     labels = on_host(model.labels_)
     if (labels >= 0).all():
@@ -74,22 +74,25 @@ def places(model: Fitted, coordinates: Any = None, X: Any = None) -> Places:
     ValueError
         If `coordinates` or `X` are not of that shape, or `coordinates` are not finite.
     """
-    labels = _clusters_of_rows(model)
+    labels = _clusters_to_place(model)
     rows = _some_of_each(labels, model.n_clusters_)
     if coordinates is not None:
         return Places(
-            rows, _given(coordinates, len(labels))[rows], "Coordinates as given.", to_scale=False
+            rows,
+            _given_places(coordinates, len(labels))[rows],
+            "Coordinates as given.",
+            to_scale=False,
         )
-    columns = None if X is None else _columns(model, X)
+    columns = None if X is None else _columns_for_places(model, X)
     if columns is not None:
         values, names = columns
-        shown, words = _of_columns(values[rows], names)
+        shown, words = _places_of_columns(values[rows], names)
         return Places(rows, shown, words, to_scale=len(names) > 2)
-    centers, radii = discs(model)
+    centers, radii = places_of_discs(model)
     D, points = on_host(model.embedding_)[rows], np.empty((rows.size, 2))
     for c in range(model.n_clusters_):
         inside = labels[rows] == c
-        points[inside] = centers[c] + radii[c] * _in_the_disc(D[inside])
+        points[inside] = centers[c] + radii[c] * _places_in_disc(D[inside])
     near = ""
     if model.n_clusters_ > 1:
         near = " Discs are near each other if walks lead from one cluster to the other, or if "
@@ -105,7 +108,7 @@ def _some_of_each(labels: np.ndarray, k: int) -> np.ndarray:
     return np.concatenate([np.flatnonzero(labels == c)[::step] for c in range(k)])
 
 
-def _given(coordinates: Any, m: int) -> np.ndarray:
+def _given_places(coordinates: Any, m: int) -> np.ndarray:
     """Return coordinates as float64 (m, 2)."""
     points = np.asarray(on_host(coordinates))
     if points.shape != (m, 2) or points.dtype.kind not in "buif":
@@ -125,7 +128,7 @@ def is_graph(model: Fitted, X: Any) -> bool:
     return settings(model).affinity == "precomputed" and getattr(X, "shape", None) == (m, m)
 
 
-def _columns(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] | None:
+def _columns_for_places(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] | None:
     """Return the columns of numbers of X as float64 (m, d), and their names; None if X has none.
 
     A graph has no columns.
@@ -155,17 +158,19 @@ def _columns(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] | None:
     return np.where(np.isnan(values), np.nanmean(values, axis=0), values), names
 
 
-def _of_columns(values: np.ndarray, names: list[str]) -> tuple[np.ndarray, str]:
+def _places_of_columns(values: np.ndarray, names: list[str]) -> tuple[np.ndarray, str]:
     """Return points (q, 2) of columns, and what they are."""
     if len(names) == 1:
         return np.column_stack([values, np.zeros(len(values))]), f"Column {names[0]}."
     if len(names) == 2:
         return values, f"Columns {names[0]} (to the right) and {names[1]} (upwards)."
     words = f"The two leading principal components of {len(names)} columns. Clusters that overlap "
-    return _leading(values), words + "here may be separate in other directions."
+    return _places_by_leading_components(
+        values
+    ), words + "here may be separate in other directions."
 
 
-def _leading(values: np.ndarray) -> np.ndarray:
+def _places_by_leading_components(values: np.ndarray) -> np.ndarray:
     """Return the two leading principal components of rows: (q, 2)."""
     centred = values - values.mean(axis=0)
     if values.shape[1] == 1:
@@ -173,32 +178,32 @@ def _leading(values: np.ndarray) -> np.ndarray:
     return centred @ np.linalg.eigh(centred.T @ centred)[1][:, :-3:-1]
 
 
-def _in_the_disc(D: np.ndarray) -> np.ndarray:
+def _places_in_disc(D: np.ndarray) -> np.ndarray:
     """Spread the rows of one cluster evenly over the unit disc, by leading components.
 
     The direction from the mean is kept; of the distance, only the rank is.
     """
-    x, y = _leading(D).T
+    x, y = _places_by_leading_components(D).T
     distance = np.hypot(x, y)
     scale = np.sqrt((rankdata(distance) - 0.5) / len(D)) / np.where(distance > 0, distance, 1)
     return np.column_stack([x * scale, y * scale])
 
 
-def discs(model: Fitted) -> tuple[np.ndarray, np.ndarray]:
+def places_of_discs(model: Fitted) -> tuple[np.ndarray, np.ndarray]:
     """Return centres (k, 2) and radii (k,) of discs that do not overlap, one for each cluster.
 
     Areas are proportional to numbers of rows. Centres begin at a multidimensional scaling of the
     clusters, and then push each other apart.
     """
     k = model.n_clusters_
-    labels = _clusters_of_rows(model)
+    labels = _clusters_to_place(model)
     sizes = np.bincount(labels, minlength=k)
     radii = np.sqrt(np.maximum(sizes, 1) / len(labels))
     wide = np.ceil(np.sqrt(k))
     grid = np.column_stack([np.arange(k) % wide, -(np.arange(k) // wide)])
     if k == 1 or k > MOST_DISCS:
         return grid * 2 * GAP * radii.max(), radii
-    points = _scaled(_distances(model, labels))
+    points = _places_at_distances(_distances_of_places(model, labels))
     points += 0.01 * (grid - grid.mean(axis=0)) / wide  # for clusters that all are equally far
     points *= 1.3 / np.sqrt((points**2).sum(axis=1).mean())
     needed = GAP * (radii[:, None] + radii)
@@ -213,18 +218,18 @@ def discs(model: Fitted) -> tuple[np.ndarray, np.ndarray]:
     return points * max(1, (needed / distance).max()), radii
 
 
-def _distances(model: Fitted, labels: np.ndarray) -> np.ndarray:
+def _distances_of_places(model: Fitted, labels: np.ndarray) -> np.ndarray:
     """Return distances of clusters (k, k), by the walks between them and the means of their rows.
 
     Both count alike, and each is at most 1.
     """
     k = model.n_clusters_
-    walks = _means(on_host(model.membership_), labels, k)
+    walks = _means_to_place(on_host(model.membership_), labels, k)
     walks = np.clip((walks + walks.T) / 2, FEWEST_WALKS, 1)
     distance = np.log(walks) / np.log(FEWEST_WALKS)
     if model._fit_X is not None:
         rows = on_host(model._fit_X)
-        means = _means(rows / (np.abs(rows).max() or 1), on_host(model._fit_labels), k)
+        means = _means_to_place(rows / (np.abs(rows).max() or 1), on_host(model._fit_labels), k)
         sq = (means**2).sum(axis=1)
         between = np.sqrt(np.maximum(sq[:, None] + sq - 2 * means @ means.T, 0))
         distance = distance + between / (between.max() or 1)
@@ -232,14 +237,14 @@ def _distances(model: Fitted, labels: np.ndarray) -> np.ndarray:
     return distance
 
 
-def _means(values: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
+def _means_to_place(values: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
     """Return the mean of the rows of each cluster: (k, columns)."""
     ones = np.ones(len(labels))
     members = sparse.csr_array((ones, (labels, np.arange(len(labels)))), shape=(k, len(labels)))
     return (members @ values) / np.maximum(np.bincount(labels, minlength=k), 1)[:, None]
 
 
-def _scaled(distance: np.ndarray) -> np.ndarray:
+def _places_at_distances(distance: np.ndarray) -> np.ndarray:
     """Return points (k, 2) with about these distances, by classical multidimensional scaling."""
     sq = distance**2
     centred = sq - sq.mean(axis=0) - sq.mean(axis=1)[:, None] + sq.mean()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 
-from specialk_gpu._deadline import OutOfTime
-from specialk_gpu._result import (
-    NO_POWER,
+from specialk_gpu._result import NO_POWER, Candidate
+from specialk_gpu._time_limit import OutOfTime
+from specialk_gpu._warnings import (
     CalibrationWarning,
-    Candidate,
     LimitWarning,
     PowerWarning,
     TimeLimitWarning,
+    warn,
 )
-from specialk_gpu._warn import warn
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.zz_top import attainable_log_p
 
@@ -92,7 +91,7 @@ def reason_by_bound(
     return "rejected: the bound of this pair is above alpha; the two may be one cluster"
 
 
-def reason_of_sweep(step: Candidate, chosen: int, stopping: str) -> str:
+def reason_by_sweep(step: Candidate, chosen: int, stopping: str) -> str:
     """Return the reason of a row of the paper's sweep, once k is chosen."""
     tested = step.reason.startswith(("accepted: every", "rejected:"))
     if not tested or (step.reason == NO_POWER and step.k > chosen):

@@ -8,17 +8,23 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["PARAMETERS", "Parser", "add_column_options", "add_input_options", "image_shape"]
-__all__ += ["in_shell_words"]
+__all__ = [
+    "PARAMETERS",
+    "OptionsParser",
+    "add_column_options",
+    "add_input_options",
+    "image_shape_option",
+]
+__all__ += ["in_words_of_options"]
 
 
-class Parser(argparse.ArgumentParser):
+class OptionsParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         msg = f"{message} (see {self.prog} --help)"
         raise ValueError(msg)
 
 
-def _integer_or(word: str, meaning: str | None) -> Callable[[str], int | str | None]:
+def integer_option(word: str, meaning: str | None) -> Callable[[str], int | str | None]:
     def parse(text: str) -> int | str | None:
         if text == word:
             return meaning
@@ -31,7 +37,7 @@ def _integer_or(word: str, meaning: str | None) -> Callable[[str], int | str | N
     return parse
 
 
-def image_shape(text: str) -> tuple[int, int]:
+def image_shape_option(text: str) -> tuple[int, int]:
     try:
         height, width = map(int, text.lower().split("x"))
     except ValueError:
@@ -42,7 +48,7 @@ def image_shape(text: str) -> tuple[int, int]:
     return height, width
 
 
-def _names(text: str) -> tuple[str, ...]:
+def names_option(text: str) -> tuple[str, ...]:
     """Split names at commas; a name with a comma is written in quotes, as in a csv file."""
     return tuple(name.strip() for name in next(csv.reader([text], skipinitialspace=True), []))
 
@@ -59,7 +65,7 @@ def add_column_options(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group(
         "columns", "By name, or by number from 1 if the file has no names; applied by predict too."
     )
-    names: dict[str, Any] = {"type": _names, "metavar": "A,B", "default": ()}
+    names: dict[str, Any] = {"type": names_option, "metavar": "A,B", "default": ()}
     group.add_argument("--columns", **names, help="use these columns only")
     group.add_argument("--drop", **names, help="leave these columns out")
     group.add_argument("--one-hot", **names, help="replace each by a column of 0 and 1 per value")
@@ -85,7 +91,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "normalize": {"action": "store_true", "help": "precomputed graph: divide by root degrees"},
     "weights": {"choices": ("connectivity", "distance"), "help": "edge weights (connectivity)"},
     "n_components": {
-        "type": _integer_or("auto", "auto"),
+        "type": integer_option("auto", "auto"),
         "metavar": "{N,auto}",
         "help": "number of eigenvectors (auto: one for each fragment; zz_top: 200 or 1000)",
     },
@@ -105,7 +111,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     "drop_correlated": _NUMBER
     | {"help": "drop eigenvectors whose correlation exceeds this (drop none)"},
     "n_kmeans_components": {
-        "type": _integer_or("all", None),
+        "type": integer_option("all", None),
         "metavar": "{N,all}",
         "help": "zz_top: columns of the embedding that k-means uses (50)",
     },
@@ -121,7 +127,7 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 
 
-def in_shell_words(message: str) -> str:
+def in_words_of_options(message: str) -> str:
     """Return a message of the library with its parameters named as options of the command line.
 
     Names that are also words, such as alpha, are taken for parameters only where a value or a

@@ -1,7 +1,7 @@
 """The time limit of a fit, and the end of threads whose caller has failed or was interrupted.
 
-Long loops call `check`, most of them through `specialk_gpu._progress`. It raises an exception if
-the computation has to stop. Each thread has its own list of reasons to stop.
+Long loops call `check_time_limit`, most of them through `specialk_gpu._progress`. It raises an
+exception if the computation has to stop. Each thread has its own list of reasons to stop.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from contextvars import ContextVar
 __all__ = [
     "Halted",
     "OutOfTime",
-    "check",
+    "check_time_limit",
     "during",
-    "lift_limit",
-    "limited",
+    "lift_time_limit",
     "reasons_to_stop",
     "stops_when",
+    "time_limited",
 ]
 
 reasons_to_stop: ContextVar[tuple[Callable[[], None], ...]] = ContextVar("reasons", default=())
 
 
-def check() -> None:
+def check_time_limit() -> None:
     """Raise an exception if the computation of this thread has to stop."""
     for reason in reasons_to_stop.get():
         reason()
@@ -33,7 +33,7 @@ def check() -> None:
 
 @contextmanager
 def stops_when(*reasons: Callable[[], None]) -> Iterator[None]:
-    """Let `check` call these functions too, in this thread; each raises an exception to stop."""
+    """Let `check_time_limit` call these functions too, in this thread, which raise to stop it."""
     token = reasons_to_stop.set((*reasons_to_stop.get(), *reasons))
     try:
         yield
@@ -85,7 +85,7 @@ def during(stage: str) -> Iterator[None]:
 
 
 @contextmanager
-def limited(seconds: float | None) -> Iterator[None]:
+def time_limited(seconds: float | None) -> Iterator[None]:
     """Limit the seconds that a computation takes until something is known; None means no limit."""
     if seconds is None:
         yield
@@ -102,7 +102,7 @@ def limited(seconds: float | None) -> Iterator[None]:
         raise TimeoutError(msg) from None
 
 
-def lift_limit() -> None:
+def lift_time_limit() -> None:
     """Lift the time limit: something is known, and what is left to do takes little time."""
     for reason in reasons_to_stop.get():
         if isinstance(reason, TimeLimit):

@@ -10,13 +10,13 @@ from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Sparse
 
-__all__ = ["affinity_matrix", "rows_of_entries", "symmetric_affinity"]
+__all__ = ["affinity_matrix", "rows_of_affinities", "symmetric_affinity"]
 
 LEAST_TOLERANCE, MOST_TOLERANCE = 1e-8, 5e-3  # of asymmetry, relative to the largest entry
 MOST = 1e290  # the largest entry: sums of a row stay finite, and those of squares of D
 
 
-def rows_of_entries(W: Sparse, name: str) -> Array:
+def rows_of_affinities(W: Sparse, name: str) -> Array:
     """Return the row of each entry of a CSR matrix; raise ValueError if one is not a similarity."""
     xp = backend_of(W).xp
     row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
@@ -82,7 +82,7 @@ def symmetric_affinity(W: Any) -> Sparse:
         W = W.astype(np.float64)  # CuPy has no sparse matrices of integers or float16
     W = bk.sparse.csr_matrix(W, dtype=np.float64, copy=True)
     W.sum_duplicates()
-    rows_of_entries(W, "affinity entries")
+    rows_of_affinities(W, "affinity entries")
     W.eliminate_zeros()
     if W.nnz == 0:
         msg = f"the affinity matrix of shape {tuple(W.shape)} has no entries above zero."

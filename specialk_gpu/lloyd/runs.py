@@ -9,21 +9,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specialk_gpu._deadline import check
+from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend.typing import Array, Backend, Memory
-from specialk_gpu.lloyd.seeding import (
-    Points,
-    upload_together,
-)
+from specialk_gpu.lloyd.points import Points
+from specialk_gpu.lloyd.seeding import upload_together
 
-__all__ = ["GAIN", "GIVE_UP", "Found", "Left", "lloyd"]
+__all__ = ["GAIN", "GIVE_UP", "BestRuns", "EndedRun", "lloyd_runs"]
 
 GIVE_UP = 3.0  # a run is given up if it is behind the best by more than this many of its last gains
 LEAST_ITERATIONS = 2  # iterations, at least, before a run is given up
 GAIN = 1e-5  # relative decrease of the inertia that counts as a gain
 
 
-class Found(NamedTuple):
+class BestRuns(NamedTuple):
     """A clustering for each of P numbers of clusters."""
 
     sizes: np.ndarray  # (P,), ascending numbers of clusters
@@ -38,7 +36,7 @@ class Found(NamedTuple):
 ON_HOST = ("sizes", "used", "inertia", "n_iter", "converged")
 
 
-class Left(NamedTuple):
+class EndedRun(NamedTuple):
     """The result of a run that has ended or was given up."""
 
     inertia: float
@@ -46,7 +44,7 @@ class Left(NamedTuple):
     run: int  # its place in `centers`
 
 
-class _Assignment(NamedTuple):
+class _AssignmentOfRuns(NamedTuple):
     """The nearest centre of every row for every run, and the sums that follow from it."""
 
     labels: Array  # (R, m) int32
@@ -58,18 +56,18 @@ class _Assignment(NamedTuple):
     exact: bool  # whether the inertia is computed from its definition
 
 
-def lloyd(
+def lloyd_runs(
     points: Points,
     centers: Array,
     sizes: np.ndarray,
     max_iter: int | np.ndarray,
     goals: np.ndarray | None = None,
     give_up: float = GIVE_UP,
-    left: list[list[Left]] | None = None,
+    left: list[list[EndedRun]] | None = None,
     last: Memory = None,
     *,
     again: bool = True,
-) -> tuple[Found, list[list[float]]]:
+) -> tuple[BestRuns, list[list[float]]]:
     """Iterate all runs together; a run that no longer changes leaves the batch.
 
     `centers` has shape (R, k, d). Run r uses the first sizes[r] of its centres, and `sizes` is
@@ -90,8 +88,8 @@ def lloyd(
     labels = xp.empty((ks.size, points.X.shape[0]), dtype=np.int32)  # of the winners
     converged, total = np.zeros(ks.size, dtype=bool), points.sq_norms.sum()  # scale of rounding
     for i in range(1, int(limit.max()) + 1):
-        check()
-        now = _Assignment(*bk.assign(*points[1:4], centers, sizes[active], last))
+        check_time_limit()
+        now = _AssignmentOfRuns(*bk.assign(*points[1:4], centers, sizes[active], last))
         if i == 1:
             total, state = _first_transfer_of_runs(bk, total, now.state)
         else:
@@ -102,7 +100,7 @@ def lloyd(
         changed &= abs(gain) > np.finfo(np.float64).eps * total  # else rounding
         going = changed & (i < limit[active])
         limits = give_up if i >= LEAST_ITERATIONS else np.inf, gain
-        given_up = going & _is_far_behind(inertia, group[active], best, *limits)
+        given_up = going & _are_runs_far_behind(inertia, group[active], best, *limits)
         going &= ~given_up
         ended = np.flatnonzero(~going & ~given_up)
         if ended.size and not now.exact:
@@ -121,26 +119,26 @@ def lloyd(
                 labels[places] = now.labels[won_here]
         if left is not None:
             for r, run in zip(stopped.tolist(), active[stopped].tolist(), strict=True):
-                left[group[run]].append(Left(float(inertia[r]), left_centers, run))
+                left[group[run]].append(EndedRun(float(inertia[r]), left_centers, run))
         if not going.any():
             break
         if (emptied := np.flatnonzero(going & (n_empty > 0))).size:
-            _refill_empty_clusters(points, now, centers, emptied, sizes[active[emptied]])
+            _refill_empty_clusters_of_runs(points, now, centers, emptied, sizes[active[emptied]])
         centers, last = now.means, now.last
         if stopped.size:
             active = active[going]
             last, centers = last.of(stay), centers[stay][:, : sizes[active].max()]
     new = np.flatnonzero(winner >= 0)
     none = np.zeros((new.size, 0), dtype=bool)
-    found = Found(ks[new], labels, left_centers, none, best[new], n_iter[new], converged[new])
+    found = BestRuns(ks[new], labels, left_centers, none, best[new], n_iter[new], converged[new])
     found = _settle_runs(points, found, new, winner[new], int(limit.max()), again)
     better = found.inertia < goals[new]
     best[new] = np.minimum(found.inertia, goals[new])
-    ends = final_inertias(inertias, group, best, goals)
-    return found if better.all() else _found_of_sizes(bk, found, np.flatnonzero(better)), ends
+    ends = final_inertias_of_runs(inertias, group, best, goals)
+    return found if better.all() else _best_runs_at(bk, found, np.flatnonzero(better)), ends
 
 
-def _found_of_sizes(bk: Backend, found: Found, places: np.ndarray) -> Found:
+def _best_runs_at(bk: Backend, found: BestRuns, places: np.ndarray) -> BestRuns:
     """Return the clusterings at the given `places` only."""
     own = bk.asarray(places)
     on_host = {name: getattr(found, name)[places] for name in ON_HOST}
@@ -160,7 +158,7 @@ def _inertias(points: Points, centers: Array, runs: np.ndarray, sizes: np.ndarra
     return bk.to_numpy(sq.sum(axis=1))
 
 
-def _is_far_behind(
+def _are_runs_far_behind(
     inertia: np.ndarray, group: np.ndarray, best: np.ndarray, give_up: float, gain: np.ndarray
 ) -> np.ndarray:
     """Return whether each run is more than `give_up` of its last gains behind its group's best.
@@ -176,12 +174,12 @@ def _is_far_behind(
 
 def _settle_runs(
     points: Points,
-    found: Found,
+    found: BestRuns,
     places: np.ndarray,
     runs: np.ndarray,
     max_iter: int,
     again: bool,  # noqa: FBT001 - a private function
-) -> Found:
+) -> BestRuns:
     """Compute the centres, labels and inertias of the best runs from their definitions.
 
     `places` says where their labels are in `found`, and `runs` where their centres are. If this
@@ -208,16 +206,16 @@ def _settle_runs(
     if redo.size:
         own = bk.asarray(redo)
         start = centers[own][:, : sizes[redo[-1]]]
-        more, _ = lloyd(points, start, sizes[redo], rest[redo], again=False)
+        more, _ = lloyd_runs(points, start, sizes[redo], rest[redo], again=False)
         labels[own], centers[own, : start.shape[1]] = more.labels, more.centers
         used[redo, : start.shape[1]] = more.used
         inertia[redo], converged[redo] = more.inertia, more.converged
         n_iter[redo] += more.n_iter
-    return Found(sizes, labels, centers, used, inertia, n_iter, converged)
+    return BestRuns(sizes, labels, centers, used, inertia, n_iter, converged)
 
 
-def _refill_empty_clusters(
-    points: Points, now: _Assignment, centers: Array, runs: np.ndarray, sizes: np.ndarray
+def _refill_empty_clusters_of_runs(
+    points: Points, now: _AssignmentOfRuns, centers: Array, runs: np.ndarray, sizes: np.ndarray
 ) -> None:
     """Give each empty cluster of some `runs` the row that is farthest from its own centre.
 
@@ -264,7 +262,7 @@ def _refill_empty_clusters(
     now.means[own] = xp.where(counts[:, :, None] > 0, means, given)
 
 
-def final_inertias(
+def final_inertias_of_runs(
     inertias: np.ndarray, group: np.ndarray, best: np.ndarray, goals: np.ndarray
 ) -> list[list[float]]:
     """Return the inertias of the runs by size; those of runs given up are at least the best."""
