@@ -93,9 +93,15 @@ WIDTHS = [320, 375, 768, 769, 1280]
 @pytest.fixture(scope="module")
 def found(page):
     """What all scripts find that one start of the browser can serve."""
-    scripts = {"actions": (ACTIONS, 1280), "light": (COLORS, 1280), "paper": (PAPER, 1280)}
+    scripts = {"actions": (ACTIONS, 1280), "colors": (COLORS, 1280), "paper": (PAPER, 1280)}
     scripts |= {f"width-{width}": (WIDE, width) for width in WIDTHS}
     return probe(page, scripts, LIGHT)
+
+
+@pytest.fixture(scope="module")
+def found_in_the_dark(page):
+    """The console tells what was refused, so this is apart from the others."""
+    return probe(page, {"colors": (COLORS, 1280), "fetches": (FETCHES, 1280)}, DARK)
 
 
 ACTIONS = """
@@ -139,14 +145,16 @@ def test_what_can_be_selected_is_shown(model, found):
     assert out["drawn"]
 
 
-def test_the_page_may_fetch_nothing(page):
-    script = """
+FETCHES = """
   const image = new Image(); image.src = "https://example.org/x.png"; document.body.append(image);
   fetch("https://example.org/x").catch(() => {});
   document.body.append(Object.assign(document.createElement("script"),
     {src: "https://example.org/x.js"}));
 """
-    out = probe(page, {"fetches": (script, 1280)})["fetches"]
+
+
+def test_the_page_may_fetch_nothing(found_in_the_dark):
+    out = found_in_the_dark["fetches"]
     assert sorted(out["refused"]) == [f"https://example.org/x{end}" for end in ("", ".js", ".png")]
 
 
@@ -196,9 +204,9 @@ DARK, LIGHT = (f"--blink-settings=preferredColorScheme={scheme}" for scheme in (
 
 
 @pytest.mark.parametrize("is_dark", [True, False])
-def test_text_can_be_read_in_the_light_and_in_the_dark(page, found, is_dark):
+def test_text_can_be_read_in_the_light_and_in_the_dark(found, found_in_the_dark, is_dark):
     """The contrast of text is at least 4.5, as WCAG 2 asks for."""
-    out = probe(page, {"dark": (COLORS, 1280)}, DARK)["dark"] if is_dark else found["light"]
+    out = found_in_the_dark["colors"] if is_dark else found["colors"]
     paper = luminance(out["paper"])
     assert (paper < 0.1) == is_dark
     assert len(out["inks"]) > 50

@@ -410,14 +410,13 @@ def test_the_table_and_the_summary_name_the_rule(points, tmp_path, capsys, crite
 # -- other commands -------------------------------------------------------------------------------
 
 
-def test_demo_finds_three_blobs():
-    done = subprocess.run(
-        [*COMMAND, "demo", "--backend", "numpy"], capture_output=True, text=True, check=True
-    )
-    lines = done.stdout.splitlines()
+def test_demo_finds_three_blobs(capsys):
+    assert main(["demo", "--backend", "numpy"]) == 0
+    out, err = capsys.readouterr()
+    lines = out.splitlines()
     assert lines[0] == "blobs: 1500 points in the plane, true k = 3"
     assert lines[-1].startswith("k = 3 clusters (backend numpy, ")
-    assert done.stderr == ""
+    assert err == ""
 
 
 @pytest.mark.parametrize(

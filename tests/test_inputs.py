@@ -385,7 +385,7 @@ def test_a_fraction_is_no_number_of_neighbours():
 # -- scales, sizes --------------------------------------------------------------------------------
 
 
-def customers(m=300):
+def customers(m=150):
     """Age in years, income in dollars and visits of three kinds of customers."""
     rng = np.random.default_rng(0)
     centers = np.array([(25, 30_000, 3), (45, 60_000, 20), (70, 90_000, 8)])

@@ -133,7 +133,7 @@ def test_shares_become_equal_with_distance(bk, criterion):
 
 @pytest.mark.parametrize("criterion", ["cut", "zz_top"])
 def test_the_shares_of_a_fitted_row_are_its_membership(bk, criterion):
-    X, _ = make_moons(400, noise=0.15, random_state=0)
+    X, _ = make_moons(250, noise=0.15, random_state=0)
     model = fit(X, bk, criterion=criterion, n_clusters=3)
     np.testing.assert_array_equal(model.predict_proba(X), model.membership_)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
@@ -143,7 +143,7 @@ def test_the_shares_of_a_fitted_row_are_its_membership(bk, criterion):
 @pytest.mark.parametrize("metric", ["euclidean", "cosine"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_fitted_rows_keep_their_labels(bk, metric, dtype):
-    X = load_digits().data.astype(dtype)[:700]
+    X = load_digits().data.astype(dtype)[:400]
     model = fit(X, bk, n_clusters=6, metric=metric)
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     np.testing.assert_array_equal(model.predict_proba(X), model.membership_)
@@ -151,7 +151,7 @@ def test_fitted_rows_keep_their_labels(bk, metric, dtype):
 
 
 def test_unit_rows_do_not_depend_on_layout_or_precision(bk):
-    X = np.abs(normal(size=(400, 30)))
+    X = np.abs(normal(size=(250, 30)))
     model = fit(X, bk, metric="cosine", n_clusters=8)
     np.testing.assert_array_equal(model.predict(np.asfortranarray(X)), model.labels_)
     short = X.astype(np.float32)
