@@ -286,9 +286,9 @@ def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
     labels = model.predict(rows.X) if len(rows.X) else np.empty(0, np.int32)
     if options.output:
         _write_cli_labels(options.output, labels, rows, id_name)
-    counts = np.bincount(labels, minlength=model.n_clusters_).tolist()
-    for cluster, count in enumerate(counts):
-        print(f"cluster {cluster}: {counted(count, 'row')}")
+    for cluster in range(-1 if (labels < 0).any() else 0, model.n_clusters_):
+        name = f"cluster {cluster}" if cluster >= 0 else "outliers (label -1)"
+        print(f"{name}: {counted(int((labels == cluster).sum()), 'row')}")
 
 
 def _cli_report(options: argparse.Namespace, _warned: list[str]) -> None:

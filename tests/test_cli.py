@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
+from sklearn.datasets import make_blobs
 
 import specialk_gpu
 from specialk_gpu import ConvergenceError, SpecialK, backend
@@ -525,6 +526,32 @@ def test_the_demo_writes_a_report_with_images(tmp_path, capsys):
     assert "digits: 1,797 rows of 64 columns" in page.read_text(encoding="utf-8")
     assert "Typical rows of each cluster" in page.read_text(encoding="utf-8")
     assert "digits: 1797 images" in capsys.readouterr().out
+
+
+def test_outliers_among_new_rows_are_counted(tmp_path, capsys):
+    rows, _ = make_blobs(300, centers=[(0, 0), (9, 0), (0, 9)], random_state=0)
+    at = [str(tmp_path / name) for name in ("rows.npy", "model.npz", "new.npy", "labels.csv")]
+    np.save(at[0], rows)
+    np.save(at[2], np.vstack([rows[:5], [[80, 80], [-90, 0]]]))
+    assert main(["fit", at[0], "--noise", "4", "--random-state", "0", "--model", at[1]]) == 0
+    capsys.readouterr()
+    assert main(["predict", at[1], at[2], "--output", at[3]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    labels = pd.read_csv(at[3]).to_numpy()[:, -1]
+    assert labels[-2:].tolist() == [-1, -1]
+    assert lines[0] == f"outliers (label -1): {(labels < 0).sum()} rows"
+    counts = [int(line.split(": ")[1].split()[0]) for line in lines[1:]]
+    assert counts == [int((labels == c).sum()) for c in range(3)]
+
+
+def test_a_blank_hides_no_difference_of_scales(tmp_path, capsys):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"wide": rng.normal(4e4, 5e3, 300), "narrow": rng.normal(7, 1, 300)})
+    table.loc[7, "narrow"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    for missing in ("median", "drop"):
+        assert main(["fit", str(tmp_path / "t.csv"), "--missing", missing]) == 0
+        assert "in 'wide', and of" in capsys.readouterr().err
 
 
 def test_the_report_of_a_table_speaks_in_its_own_units(tmp_path, capsys):

@@ -173,7 +173,8 @@ def _warn_of_scales_in_rows(table: Table) -> None:
     table : Table
         The table, whose columns are not scaled.
     """
-    found = unequal_scales(table.X.astype(np.float64))
+    X = table.X.astype(np.float64)
+    found = unequal_scales(X[~np.isnan(X).any(axis=1)])
     if found:
         wide, narrow = table.names[found.widest], table.names[found.narrowest]
         warn(
