@@ -59,7 +59,7 @@ FAMILIES = {
     "torus": (lambda: product_graph(cycle(26), cycle(25)), 20),
     "grid": (lambda: product_graph(path(26), path(27)), 25),
     "star": (lambda: bipartite(1, 349), 8),
-    "complete bipartite": (lambda: bipartite(150, 180), 8),
+    "complete bipartite": (lambda: bipartite(300, 330), 8),
     "low rank": (lambda: low_rank(350, 5), 12),
     "mostly negative": (lambda: affine(path(700), 1, -3), 15),
     "positive": (lambda: affine(path(700), 1, 2), 12),
