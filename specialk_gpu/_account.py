@@ -98,6 +98,7 @@ class Account(Fitted):
             shows in which columns the clusters differ, as `summary` does. In the picture, two
             columns are drawn as they are; of more, the two leading principal components of the
             rows as they were fitted. Without X or `coordinates`, each cluster is drawn as a disc.
+            Cost: a sort of each column.
         image_shape : tuple of two int, optional
             Height and width, if rows are images: typical rows of each cluster are then shown as
             images, and X is not used for the picture.

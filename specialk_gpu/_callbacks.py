@@ -12,7 +12,7 @@ try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn before 1.9: there is no `set_callbacks`
 
-    class CallbackSupportMixin:  # type: ignore[no-redef]
+    class CallbackSupportMixin:  # type: ignore[no-redef] # in place of the one that is absent
         """Nothing to support."""
 
     def with_callbacks(method: Any) -> Any:

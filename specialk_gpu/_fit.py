@@ -157,8 +157,8 @@ def fit_by_zz_top(
 
 def _without_vectors(pairs: Eigenpairs) -> Eigenpairs:
     """Return eigenpairs without the vectors: D has what is needed of them, so they can be freed."""
-    # a fit reads no vectors; everywhere else there are some, so the type does not allow for None
-    return pairs._replace(vectors=None)  # type: ignore[arg-type]
+    # everywhere else there are vectors, so the type does not allow for None
+    return pairs._replace(vectors=None)  # type: ignore[arg-type] # a fit reads no vectors after this
 
 
 def foresee_fit(parameters: Parameters, bk: Backend, m: int, d: int) -> None:

@@ -123,11 +123,14 @@ class Fitted:
 
     def _level(self, k: int) -> Array:
         """Return the labels of k clusters, in which outliers have the label of a cluster, too."""
+        k = checked_integer("k", k, 1)
         if self._tree is not None:
             most = self._tree.n_leaves
-            what = "the number of fragments, which a fit with n_clusters=k raises,"
-            return self._tree.labels(checked_integer("k", k, 1, most, what))
-        k = checked_integer("k", k, 1)
+            if k > most:
+                msg = f"k must be at most the number of fragments ({most}), got {k}. For more "
+                msg += f"fragments, fit with n_clusters={k}."
+                raise ValueError(msg)
+            return self._tree.labels(k)
         step = next((step for step in self.path_ if step.k == k), None)
         if step is None:
             known = [step.k for step in self.path_]

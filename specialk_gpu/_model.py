@@ -20,7 +20,8 @@ from specialk_gpu.backend.typing import Array, Backend, Matrix
 from specialk_gpu.graph.features import features_in_metric
 from specialk_gpu.inspection.outliers import outlier_scores, spacings_for_outliers
 from specialk_gpu.inspection.refitting import Refitting
-from specialk_gpu.tables.preparation import Preparation, Prepared
+from specialk_gpu.tables.preparation import Preparation
+from specialk_gpu.tables.prepared import Prepared
 
 __all__ = ["FittedModel"]
 

@@ -100,8 +100,8 @@ class ProgressClock:
         if (display := _display.get()) is not None:
             display.finish(stage)
         logger.info("%s: %s, %.2f s", stage, detail, now - self.since)
-        self.since = now
         _tell_progress(stage)
+        self.since = time.perf_counter()  # what callbacks take is of no stage
 
     def add(self, timings: Mapping[str, float]) -> None:
         """Add stages that ended by now, and that were measured elsewhere."""

@@ -47,11 +47,10 @@ if TYPE_CHECKING:
 
     from specialk_gpu import SpecialK
     from specialk_gpu.tables.choice import Choice
-    from specialk_gpu.tables.preparation import Preparation, Prepared
+    from specialk_gpu.tables.preparation import Preparation
+    from specialk_gpu.tables.prepared import Prepared
 
 __all__ = ["main"]
-
-MOST_SHOWN = 100  # columns of a table that a report describes
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -168,7 +167,7 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
     from specialk_gpu._warnings import ScaleWarning
     from specialk_gpu._writing import write_text
     from specialk_gpu.io import files
-    from specialk_gpu.io.rows import read_rows
+    from specialk_gpu.io.rows import read_rows, rows_to_show
 
     inputs = options.input, options.true_labels
     _check_cli_outputs(options, inputs, ("output", "summary", "model", "report"))
@@ -213,9 +212,7 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
         if options.model:
             model.save(options.model)
         if options.report:
-            shown = _cli_shown(
-                rows_read, preparation, graph=graph, images=bool(options.image_shape)
-            )
+            shown = rows_to_show(rows_read, preparation, options.image_shape, graph=graph)
             given: dict[str, Any] = {"X": shown, "image_shape": options.image_shape}
             source = printable(options.input.name)
             model.report(options.report, **given, stability=stability, source=source)
@@ -223,15 +220,6 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
         print_results(model, rows, seconds, table=not options.quiet)
         if stability is not None:
             print(stability)
-
-
-def _cli_shown(
-    rows: Prepared, preparation: Preparation | None, *, graph: bool, images: bool
-) -> np.ndarray | sparse.csr_array | None:
-    """Return the rows that a report shows, in their own units; None for a graph or many columns."""
-    if not images and (graph or rows.X.shape[1] > MOST_SHOWN):
-        return None
-    return rows.X if preparation is None else preparation.in_own_units(rows)
 
 
 def _cli_choice(options: argparse.Namespace) -> Choice:
@@ -256,8 +244,10 @@ def _write_cli_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: s
     write_labels(path, rows.for_all_rows(labels), ids=rows.ids, id_name=id_name or "")
 
 
-def _cli_new_rows(options: argparse.Namespace, model: SpecialK) -> tuple[Prepared, str | None]:
-    """Return rows of a file, prepared as the fitted ones were, and the name of the ids."""
+def _cli_new_rows(
+    options: argparse.Namespace, model: SpecialK
+) -> tuple[Prepared, Preparation | None]:
+    """Return rows of a file, prepared as the fitted ones were, and that preparation."""
     from specialk_gpu.io.rows import read_new_rows
     from specialk_gpu.tables.preparation import Preparation
 
@@ -268,8 +258,7 @@ def _cli_new_rows(options: argparse.Namespace, model: SpecialK) -> tuple[Prepare
         preparation = Preparation.from_json(kept)
     elif names is not None:  # a model that Python has fitted to a data frame
         preparation = Preparation(order=names.tolist(), header=True, columns=names.tolist())
-    rows = read_new_rows(options.input, preparation, **_cli_reading(options))
-    return rows, preparation.id_column if preparation else None
+    return read_new_rows(options.input, preparation, **_cli_reading(options)), preparation
 
 
 def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
@@ -280,11 +269,12 @@ def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
 
     _check_cli_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
-    rows, id_name = _cli_new_rows(options, model)
+    rows, preparation = _cli_new_rows(options, model)
     if rows.ids is not None and options.output and options.output.suffix.lower() != ".csv":
         rows.ids = None
     labels = model.predict(rows.X) if len(rows.X) else np.empty(0, np.int32)
     if options.output:
+        id_name = preparation.id_column if preparation else None
         _write_cli_labels(options.output, labels, rows, id_name)
     for cluster in range(-1 if (labels < 0).any() else 0, model.n_clusters_):
         name = f"cluster {cluster}" if cluster >= 0 else "outliers (label -1)"
@@ -295,20 +285,19 @@ def _cli_report(options: argparse.Namespace, _warned: list[str]) -> None:
     import numpy as np
 
     from specialk_gpu import SpecialK
-    from specialk_gpu.tables.preparation import Preparation
+    from specialk_gpu.io.rows import rows_to_show
 
     _check_cli_outputs(options, (options.model, options.input), ("output",), labels=False)
     if not options.input and (options.image_shape or options.key or options.header != "auto"):
         msg = "--image-shape, --key and --header are about --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    kept, X = model.__dict__.get("preparation_"), None  # `_cli_new_rows` takes it from the model
+    X, graph = None, model.affinity == "precomputed"
     if options.input:
-        rows, graph = _cli_new_rows(options, model)[0], model.affinity == "precomputed"
-        preparation = None if kept is None else Preparation.from_json(kept)
+        rows, preparation = _cli_new_rows(options, model)
         if rows.names:
             model.feature_names_in_ = np.array(rows.names, dtype=object)
-        X = _cli_shown(rows, preparation, graph=graph, images=bool(options.image_shape))
+        X = rows_to_show(rows, preparation, options.image_shape, graph=graph)
     source = printable(options.model.name)
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 

@@ -414,7 +414,9 @@ def test_the_model_must_be_fitted(tmp_path):
         SpecialK().report(tmp_path / "out.html")
     with pytest.raises(ValueError, match=r"on the path, \[1, 2, 3, 4, 5, 6\], got 9"):
         pair_matrix(fit(BLOBS, criterion="zz_top"), 9)
-    with pytest.raises(ValueError, match=r"k must lie between 1 and .*, got 999"):
+    with pytest.raises(
+        ValueError, match=r"k must be at most the number of fragments \(\d+\), got 999"
+    ):
         pair_matrix(fit(BLOBS), 999)
 
 
@@ -542,6 +544,15 @@ def test_the_picture_is_of_the_rows_as_they_were_fitted(tmp_path):
     shown = written(model, tmp_path, X=pd.DataFrame(raw, columns=list("abc")))
     fitted = drawn(written(model, tmp_path, X=model._fit_X))
     np.testing.assert_array_equal(np.concatenate(drawn(shown)), np.concatenate(fitted))
+
+
+def test_the_picture_names_the_columns_that_were_fitted(tmp_path):
+    frame = pd.DataFrame(np.c_[BLOBS, BLOBS], columns=list("abcdef"))
+    model = fit(BLOBS[:, :2])
+    said = " ".join(Page(written(model, tmp_path, X=frame)).texts)
+    assert "Columns column 0 (to the right) and column 1 (upwards)" in said
+    said = " ".join(Page(written(fit(frame[["b", "d"]]), tmp_path, X=frame)).texts)
+    assert "Columns b (to the right) and d (upwards)" in said
 
 
 def cells_of(text, section):

@@ -316,9 +316,12 @@ def test_levels_below_are_unions_and_levels_above_divisions(bk, X, settings):
         assert len(np.unique(level)) == k
         pair = (level, labels) if k <= model.n_clusters_ else (labels, level)
         assert is_refined_by(*pair)
-    for k in (0, tree.n_leaves + 1):
-        with pytest.raises(ValueError, match=rf"n_clusters=k raises, \({tree.n_leaves}\), got {k}"):
-            model.labels_at(k)
+    most = tree.n_leaves
+    with pytest.raises(ValueError, match="k must be at least 1, got 0"):
+        model.labels_at(0)
+    said = rf"the number of fragments \({most}\), got {most + 1}. .* n_clusters={most + 1}"
+    with pytest.raises(ValueError, match=said):
+        model.labels_at(most + 1)
 
 
 def test_by_the_paper_s_rule_there_is_no_tree_and_levels_are_those_of_the_path(bk):

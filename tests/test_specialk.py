@@ -63,6 +63,11 @@ def host(bk, x):
 # -- scikit-learn's rules -------------------------------------------------------------------------
 
 
+def test_parameters_are_given_by_name():
+    with pytest.raises(TypeError, match="positional"):
+        SpecialK(3)
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors"])
 def test_every_check_of_scikit_learn_passes_and_none_is_skipped(affinity, monkeypatch):

@@ -103,8 +103,9 @@ def summary_of_column(name: str, column: Any, labels: np.ndarray, k: int) -> Col
     counts = np.bincount(labels, minlength=k)
     compare = _column_of_numbers if values.dtype.kind == "f" else _column_of_categories
     found = compare(values, labels, counts)
+    is_number = values.dtype.kind == "f"
     # `found` has the fields in between; its type does not say how many they are
-    return ColumnSummary(name, values.dtype.kind == "f", *found, blanks)  # type: ignore[call-arg]
+    return ColumnSummary(name, is_number, *found, blanks)  # type: ignore[call-arg] # see above
 
 
 def _parsed_column(name: str, column: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

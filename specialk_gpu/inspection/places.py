@@ -62,8 +62,9 @@ def places(model: Fitted, coordinates: Any = None, X: Any = None) -> Places:
     coordinates : array-like of shape (m, 2), optional
         Coordinates of the caller's.
     X : array-like of shape (m, d), optional
-        The fitted rows. Two columns are drawn as they are; of more, the two leading principal
-        components are drawn. Blanks count as the mean of their column, text is left out.
+        Columns of the fitted rows. Two are drawn as they are. Of more, the two leading principal
+        components are drawn: of the rows as they were fitted, if the model has them. Blanks count
+        as the mean of their column, text is left out.
 
     Returns
     -------
@@ -153,7 +154,9 @@ def _columns_for_places(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] |
     clustered = fitted_rows(model)
     if len(names) > 2 and clustered is not None:  # the picture shows them as they were scaled
         values = clustered.astype(np.float64)
-        names = names if len(names) == values.shape[1] else [""] * values.shape[1]
+        if len(names) != values.shape[1]:
+            numbered = [f"column {j}" for j in range(values.shape[1])]
+            names = list(getattr(model, "feature_names_in_", numbered))
     values = values / (np.nanmax(np.abs(values)) or 1)  # so that no square leaves float64
     return np.where(np.isnan(values), np.nanmean(values, axis=0), values), names
 

@@ -11,7 +11,7 @@ from specialk_gpu._fitted import Fitted
 from specialk_gpu._validation import validate_input
 from specialk_gpu.backend import get_backend
 from specialk_gpu.backend.typing import Matrix, Seed
-from specialk_gpu.tables.preparation import Prepared
+from specialk_gpu.tables.prepared import Prepared
 
 if TYPE_CHECKING:
     from specialk_gpu.inspection.stability import Stability

@@ -43,26 +43,22 @@ def report_table_of_columns(summary: Summary) -> str:
     body = []
     for column in columns:
         effect = "–" if math.isnan(column.effect) else f"{column.effect:.2f}"
-        cells = [_cell_of_report_table("effect", effect)]
+        cells = [_cell("effect", effect)]
         for c in across:
             shown = as_html(value_in_summary(column, c))
-            cells.append(
-                _cell_of_report_table(
-                    f"cluster {c}", shown, _shade_in_report_table(float(column.differences[c]))
-                )
-            )
-        body.append(_row_of_report_table(as_html(name_in_summary(column.name)), cells))
+            cells.append(_cell(f"cluster {c}", shown, _shade(float(column.differences[c]))))
+        body.append(_row(as_html(name_in_summary(column.name)), cells))
     left = [
-        *_more_of_report_table(len(summary.columns) - len(columns), "column"),
-        *_more_of_report_table(k - len(across), "cluster"),
+        *_counted_if_any(len(summary.columns) - len(columns), "column"),
+        *_counted_if_any(k - len(across), "cluster"),
     ]
     more = f"Left out: {' and '.join(left)}; model.summary(X) has all." if left else ""
     head = ["column", "effect", *(f"cluster {c}" for c in across)]
     return "\n".join(
         [
-            _words_in_report_table(COLUMNS),
+            _paragraph(COLUMNS),
             _report_table(head, body),
-            _words_in_report_table(more, "soft"),
+            _paragraph(more, "soft"),
         ]
     )
 
@@ -80,37 +76,34 @@ def report_tables_of_stability(model: Fitted, stability: Stability) -> str:
         msg = "stability must be what model.stability(X) returned for this model."
         raise ValueError(msg)
     tables = [stability._by_kind(), stability._by_cluster(MOST_CLUSTERS["down"])]
-    parts = [_words_in_report_table(f"{stability._title()}. {STEADY}")]
+    parts = [_paragraph(f"{stability._title()}. {STEADY}")]
     for head, rows in tables:
         body = [
-            _row_of_report_table(
+            _row(
                 as_html(row[0]),
-                [
-                    _cell_of_report_table(name, as_html(cell))
-                    for name, cell in zip(head[1:], row[1:], strict=True)
-                ],
+                [_cell(name, as_html(cell)) for name, cell in zip(head[1:], row[1:], strict=True)],
             )
             for row in rows
         ]
         parts.append(_report_table(head, body))
-    left = _more_of_report_table(stability.k - MOST_CLUSTERS["down"], "cluster")
+    left = _counted_if_any(stability.k - MOST_CLUSTERS["down"], "cluster")
     return "\n".join(
         [
             *parts,
-            *(_words_in_report_table(f"Left out: {more}, more stable.", "soft") for more in left),
+            *(_paragraph(f"Left out: {more}, more stable.", "soft") for more in left),
         ]
     )
 
 
-def _more_of_report_table(count: int, noun: str) -> list[str]:
+def _counted_if_any(count: int, noun: str) -> list[str]:
     return [counted(count, noun)] if count > 0 else []
 
 
-def _words_in_report_table(text: str, style: str = "") -> str:
+def _paragraph(text: str, style: str = "") -> str:
     return f"<p{f' class={style}' if style else ''}>{as_html(text)}</p>" if text else ""
 
 
-def _shade_in_report_table(difference: float) -> str:
+def _shade(difference: float) -> str:
     """Return the attribute that colours a cell by a difference from -1 to 1."""
     if math.isnan(difference):
         return ""
@@ -118,11 +111,11 @@ def _shade_in_report_table(difference: float) -> str:
     return f' style="background:color-mix(in srgb, var(--{color}) {share}%, transparent)"'
 
 
-def _cell_of_report_table(name: str, content: str, attributes: str = "") -> str:
+def _cell(name: str, content: str, attributes: str = "") -> str:
     return f'<td data-label="{as_html(name)}"{attributes}>{content}</td>'
 
 
-def _row_of_report_table(name: str, cells: Iterable[str]) -> str:
+def _row(name: str, cells: Iterable[str]) -> str:
     return f'<tr><th scope="row">{name}</th>{"".join(cells)}</tr>'
 
 

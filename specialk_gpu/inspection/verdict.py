@@ -61,12 +61,12 @@ def near_level(model: Fitted) -> list[int]:
     return [s.k for s in model.path_ if s.pair and abs(s.log_p - log_alpha) < LN10]
 
 
-def _is_verdict_powerless(model: Fitted) -> bool:
+def _is_powerless(model: Fitted) -> bool:
     """Return whether no split could have been accepted, as a PowerWarning says."""
     return any(step.reason == NO_POWER for step in model.path_)
 
 
-def _is_verdict_out_of_time(model: Fitted) -> bool:
+def _is_out_of_time(model: Fitted) -> bool:
     """Return whether `time_limit` ended the search before it had come to a decision."""
     path = model.path_
     decided = path.criterion == "zz_top" and settings(model).stopping == "first"
@@ -95,10 +95,10 @@ def verdict(model: Fitted) -> tuple[str, str]:
         return "given", f"{counted(k, 'cluster')} {was} asked for; the number was not tested."
     if model.limit_reached_:
         return "limit", f"The search ended at {k} clusters, the most allowed. There may be more."
-    if _is_verdict_out_of_time(model):
+    if _is_out_of_time(model):
         found = f"{counted(k, 'cluster')} {'was' if k == 1 else 'were'} found"
         return "limit", f"{found} when the time limit ended the search. There may be more."
-    if k == 1 and _is_verdict_powerless(model):
+    if k == 1 and _is_powerless(model):
         return "no power", (
             "No split was accepted, but no split could have been accepted: there are too few rows "
             "or eigenvectors, or too many edges. This is no evidence for one cluster."
@@ -117,9 +117,7 @@ def verdict(model: Fitted) -> tuple[str, str]:
     words += f" {_verdict_on_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
-        words += (
-            f" At k = {_listed_in_verdict(near)} the {_measure_in_verdict(model)} is near alpha."
-        )
+        words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
@@ -139,7 +137,7 @@ def _verdict_on_decision(model: Fitted, step: Candidate | None) -> str:
     if step is None:
         return "More clusters cannot be distinguished."
     two = "the two" if step.k == 2 else "even the two most similar"
-    return f"With {step.k} clusters, {two} are clearly separate ({_value_in_verdict(model, step)})."
+    return f"With {step.k} clusters, {two} are clearly separate ({_value(model, step)})."
 
 
 def _verdict_on_more(model: Fitted, step: Candidate | None) -> str:
@@ -147,26 +145,24 @@ def _verdict_on_more(model: Fitted, step: Candidate | None) -> str:
     if step is None or step.pair is None:
         return "More clusters could not be tested."
     if step.k == 2:
-        return (
-            f"With 2 clusters, the two are not clearly separate ({_value_in_verdict(model, step)})."
-        )
-    value = _value_in_verdict(model, step)
+        return f"With 2 clusters, the two are not clearly separate ({_value(model, step)})."
+    value = _value(model, step)
     return f"With {step.k}, two are not ({value}), so the answer is {step.k - 1}."
 
 
-def _value_in_verdict(model: Fitted, step: Candidate) -> str:
+def _value(model: Fitted, step: Candidate) -> str:
     value = in_words(step.log_p, model.path_.criterion)
     if model.path_.criterion == "zz_top":
         return f"ZZ Top Bound {value}"
     return f"p {value}" if value.startswith("<") else f"p = {value}"
 
 
-def _measure_in_verdict(model: Fitted) -> str:
+def _measure(model: Fitted) -> str:
     """Return the name of the number that decides."""
     return "p of the cut test" if model.path_.criterion == "cut" else "ZZ Top Bound"
 
 
-def _listed_in_verdict(ks: list[int]) -> str:
+def _listed(ks: list[int]) -> str:
     return ", ".join(map(str, ks))
 
 
@@ -188,10 +184,10 @@ def doubts_about_verdict(model: Fitted) -> list[tuple[str, str]]:
     out = []
     if model.limit_reached_:
         out.append((f"The search ended at max_clusters={k}.", "Allow more clusters."))
-    if _is_verdict_out_of_time(model):
+    if _is_out_of_time(model):
         found = "The time limit ended the search."
         out.append((found, "Allow more time (time_limit), or cluster a sample of the rows."))
-    if given.n_clusters is None and _is_verdict_powerless(model):
+    if given.n_clusters is None and _is_powerless(model):
         if cut:
             rows = model.labels_ if model._distinct is None else on_host(model._distinct)
             found = f"{counted(len(rows), 'row')} are too few for any split to be accepted."
@@ -208,7 +204,7 @@ def doubts_about_verdict(model: Fitted) -> list[tuple[str, str]]:
             )
         )
     if near := near_level(model):
-        found = f"The {_measure_in_verdict(model)} at k = {_listed_in_verdict(near)} is within a "
+        found = f"The {_measure(model)} at k = {_listed(near)} is within a "
         found += "factor of 10 of alpha."
         graph = given.affinity == "precomputed"
         advice = SETTLE["bound" if not cut else "graph" if graph else "rows"]

@@ -326,7 +326,7 @@ def naming_file(path: Path) -> Iterator[None]:
         EOFError,
         ValueError,
         OverflowError,
-        NotImplementedError,
+        NotImplementedError,  # of zipfile, for a compression that it does not know
         csv.Error,
         struct.error,
         zipfile.BadZipFile,

@@ -13,7 +13,8 @@ from specialk_gpu._warnings import ScaleWarning, warn
 from specialk_gpu.io.files import is_table_file, naming_file, read_table_file
 from specialk_gpu.tables.choice import Choice
 from specialk_gpu.tables.faults import refuse_faults
-from specialk_gpu.tables.preparation import Preparation, Prepared
+from specialk_gpu.tables.preparation import Preparation
+from specialk_gpu.tables.prepared import Prepared
 from specialk_gpu.tables.table import (
     FEWEST_ROWS,
     Table,
@@ -23,7 +24,9 @@ from specialk_gpu.tables.table import (
     option,
 )
 
-__all__ = ["read_new_rows", "read_rows"]
+__all__ = ["read_new_rows", "read_rows", "rows_to_show"]
+
+MOST_SHOWN = 100  # columns of a table that a report describes
 
 
 def read_rows(
@@ -183,3 +186,32 @@ def _warn_of_scales_in_rows(table: Table) -> None:
             f"the widest columns alone: consider --scale standard, or {option('--drop', [wide])}",
             ScaleWarning,
         )
+
+
+def rows_to_show(
+    rows: Prepared,
+    preparation: Preparation | None,
+    image_shape: tuple[int, int] | None,
+    *,
+    graph: bool,
+) -> np.ndarray | sparse.csr_array | None:
+    """Return the rows that a report shows, in their own units; None for a graph or many columns.
+
+    Parameters
+    ----------
+    rows : Prepared
+        The fitted rows.
+    preparation : Preparation or None
+        What has prepared them.
+    image_shape : tuple of two int, or None
+        Height and width, if the rows are images; these may have many columns.
+    graph : bool
+        Whether they are similarities.
+
+    Returns
+    -------
+    array of shape (m, d), or None
+    """
+    if image_shape is None and (graph or rows.X.shape[1] > MOST_SHOWN):
+        return None
+    return rows.X if preparation is None else preparation.in_own_units(rows)

@@ -18,43 +18,11 @@ from specialk_gpu._warnings import warn
 from specialk_gpu.tables.choice import Choice
 from specialk_gpu.tables.faults import refuse_faults, refuse_to_drop_all, told_blank_faults
 from specialk_gpu.tables.frames import table_of_rows
+from specialk_gpu.tables.prepared import Prepared
 from specialk_gpu.tables.scaling import median_for_scaling, scaling_of
 from specialk_gpu.tables.table import Table, leave_row_numbers_out_of_table, listed
 
-__all__ = ["Preparation", "Prepared"]
-
-
-@dataclass
-class Prepared:
-    """Rows that are ready to be clustered.
-
-    Attributes
-    ----------
-    X : ndarray or csr_array
-        The rows.
-    names : list of str or None
-        Names of its columns, if the file has names.
-    kept : ndarray of int, or None
-        Which rows of the file they are; None for all.
-    n_rows : int
-        The number of rows in the file.
-    ids : list of str or None
-        The ids of all rows of the file.
-    """
-
-    X: np.ndarray | sparse.csr_array
-    names: list[str] | None
-    kept: np.ndarray | None
-    n_rows: int
-    ids: list[str] | None
-
-    def for_all_rows(self, labels: np.ndarray) -> np.ndarray:
-        """Return labels for all rows of the file: -1 for those that were dropped."""
-        if self.kept is None:
-            return labels
-        full = np.full(self.n_rows, -1, labels.dtype)
-        full[self.kept] = labels
-        return full
+__all__ = ["Preparation"]
 
 
 @dataclass
