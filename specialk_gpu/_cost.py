@@ -23,7 +23,7 @@ from specialk_gpu._printable import printable_html_table
 from specialk_gpu._progress import announce_with_progress, expect_progress
 from specialk_gpu.backend import get_backend
 from specialk_gpu.backend.typing import Backend
-from specialk_gpu.graph.neighbor_search import PAIRS_ROWS, TREE_COLUMNS
+from specialk_gpu.graph.neighbor_search import FEW_COLUMNS, FEW_ROWS_COLUMNS, PAIRS_ROWS
 from specialk_gpu.selection.fragments import fragment_resolutions, n_fragment_eigenvectors
 from specialk_gpu.spectrum.memory import needed_memory
 
@@ -185,7 +185,7 @@ def cost_law(stage: str, d: int) -> str:
     """Return the name of the law of a stage; the graph of few columns has its own."""
     if stage != "graph":
         return stage
-    return "graph, few columns" if d <= TREE_COLUMNS else "graph, many columns"
+    return "graph, few columns" if d <= FEW_COLUMNS else "graph, many columns"
 
 
 def cost_rate(law: str) -> str:
@@ -235,7 +235,7 @@ def cost_in_bytes(bk: Backend, m: int, d: int, n: int) -> int:
     (see `needed_memory`) and the embedding.
     """
     rows, neighbors, graphs = 12 * m * d, 32 * WIDE * m, 12 * ENTRIES * COPIES * m
-    tile = min(bk.tile_bytes, 4 * m * m) if d > TREE_COLUMNS and m < PAIRS_ROWS else 0
+    tile = min(bk.tile_bytes, 4 * m * m) if d > FEW_ROWS_COLUMNS and m < PAIRS_ROWS else 0
     return (
         LITTLE + rows + neighbors + graphs + max(tile, needed_memory(bk, m, n, "auto") + 8 * m * n)
     )

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import weakref
+from itertools import product
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from scipy.spatial import cKDTree
 
 from specialk_gpu import DuplicateRowsWarning, SpecialK
 from specialk_gpu.backend import cpu
-from specialk_gpu.graph import host_search
+from specialk_gpu.graph import cells, host_search
 from specialk_gpu.graph import neighbor_search as exact
 from specialk_gpu.graph import rows as found_rows
 from specialk_gpu.graph.distances import distance_bounds, principal_axes_for_distances
@@ -103,8 +104,10 @@ def test_neighbours_and_distances_are_those_of_brute_force(bk, case):
 
 def choose(monkeypatch, search):
     """Let the host search in this way, whatever the size."""
-    columns, rows = {"tree": (10**6, 2), "pairs": (0, 2), "products": (0, 10**9)}[search]
-    monkeypatch.setattr(exact, "TREE_COLUMNS", columns)
+    columns, rows = {"tree": (10**6, 10**9), "pairs": (0, 2), "products": (0, 10**9)}[search]
+    monkeypatch.setattr(exact, "FEW_ROWS_COLUMNS", columns)
+    for name in ("FEW_COLUMNS", "SOME_COLUMNS"):
+        monkeypatch.setattr(exact, name, 0)
     monkeypatch.setattr(exact, "PAIRS_ROWS", rows)
 
 
@@ -214,10 +217,87 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     choose(monkeypatch, "pairs")
     monkeypatch.setattr(exact, "principal_axes_for_distances", lambda *_: axes)
-    for sizes in ((256, 1024, 1024), (16, 40, 30)):  # of cells, what is near, and tiles
-        for name, size in zip(("CELL_ROWS", "NEAR_ROWS", "TILE_ROWS"), sizes, strict=True):
-            monkeypatch.setattr(host_search, name, size)
+    for sizes in ((128, 1024, 1024, 2**20), (16, 40, 30, 512)):
+        monkeypatch.setattr(cells, "CELL_ROWS", sizes[0])
+        monkeypatch.setattr(host_search, "NEAR_ROWS", sizes[1])
+        monkeypatch.setattr(host_search, "TILE_ROWS", sizes[2])
+        monkeypatch.setattr(cells, "TILE_ENTRIES", sizes[3])
         check_against_brute_force(cpu, X, k)
+
+
+def clusters(m, d, spread=0.05):
+    return (normal(size=(12, d))[np.arange(m) % 12] + spread * normal(size=(m, d))).astype("f4")
+
+
+@pytest.mark.parametrize("d", [2, 9, 40])
+def test_every_row_is_in_one_cell_whose_centre_and_radius_are_its_own(d):
+    X = clusters(3000, d)
+    found = cells.sort_into_cells(X)
+    assert sorted(found.order.tolist()) == [*range(3000)]
+    assert found.ends[0] == 0
+    assert found.ends[-1] == 3000
+    for i in range(len(found)):
+        own = X[found.order[found.places(i)]].astype(float)
+        assert 0 < len(own) <= cells.CELL_ROWS
+        np.testing.assert_allclose(found.centers[i], own.mean(axis=0))
+        far = np.linalg.norm(own - own.mean(axis=0), axis=1).max()
+        np.testing.assert_allclose(found.radii[i], far)
+
+
+def test_near_places_are_those_of_the_nearest_cells_and_as_many_as_asked():
+    found = cells.sort_into_cells(clusters(3000, 3))
+    sizes = np.diff(found.ends)
+    for cell, n in product((0, 7, len(found) - 1), (1, 130, 900, 3000)):
+        near = found.near_places(cell, n)
+        chosen = np.unique(np.searchsorted(found.ends, near, side="right") - 1)
+        assert near.size == np.unique(near).size == sizes[chosen].sum() >= n
+        distance = np.linalg.norm(found.centers - found.centers[cell], axis=1)
+        by_distance = np.argsort(distance, kind="stable")
+        assert set(by_distance[: chosen.size]) == set(chosen)
+        assert near.size - sizes[by_distance[chosen.size - 1]] < n  # the last one was needed
+
+
+@pytest.mark.parametrize("n_rows", [1, 100, 300, 5000])
+def test_groups_hold_each_cell_once(n_rows):
+    found = cells.sort_into_cells(clusters(3000, 3))
+    groups = found.groups(n_rows)
+    assert sorted(c for group in groups for c in group) == [*range(len(found))]
+    assert all(len(group) for group in groups)
+
+
+@pytest.mark.parametrize("d", [2, 9, 40])
+def test_tiles_hold_every_pair_that_the_bounds_do_not_rule_out(d, monkeypatch):
+    monkeypatch.setattr(cells, "TILE_ENTRIES", 4000)
+    X = clusters(1000, d)
+    X[3] *= 50  # an outlier
+    found = cells.sort_into_cells(X)
+    rows = X[found.order].astype(float)
+    sq = ((rows[:, None] - rows) ** 2).sum(axis=2)
+    limit = (np.sort(sq, axis=1)[:, 10] * (1 + 1e-6)).astype(np.float32)
+    excess = 1e-4 * np.arange(1000) / 1000  # what `low` falls short of the squared norm
+    low = (rows**2).sum(axis=1) - excess
+    sides = np.concatenate([rows, np.ones((1000, 1)), low[:, None]], axis=1).astype("f4")
+    reach = cells.CellReach(found, sides, limit)
+    seen = np.zeros((1000, 1000), dtype=int)
+    for group in found.groups(150):
+        for own, others in reach.tiles(group):
+            seen[own, others] += 1
+    needed = np.triu(sq - excess[:, None] - excess <= np.maximum(limit[:, None], limit), 1)
+    assert (seen[needed] == 1).all()
+    assert seen.max() == 1
+    if d < 40:
+        assert np.count_nonzero(seen) < 0.4 * 1000**2 / 2  # of all pairs
+        assert reach.mean() < 0.4 * 1000
+
+
+def test_with_some_columns_pairs_serve_clusters_and_a_tree_what_is_everywhere(monkeypatch):
+    monkeypatch.setattr(exact, "PAIRS_ROWS", 500)
+    monkeypatch.setattr(exact, "TREE_REACH", 60)  # 240 rows with ten columns
+    asked = asked_of_the_tree(monkeypatch)
+    check_against_brute_force(cpu, clusters(1000, 10), 10)
+    assert not asked
+    check_against_brute_force(cpu, normal(size=(1000, 10)), 10)
+    assert asked
 
 
 def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
@@ -258,7 +338,7 @@ def test_axes_are_chosen_where_they_save_products_and_measured_pairs():
 
 def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_result():
     X, none = normal(size=(600, 3)), np.zeros(600, dtype=np.float32)  # 0 is below all distances
-    found = host_search.host_search_by_pairs(X, none[:, None], none, 1.0, 40)
+    found = host_search.host_search_by_pairs(X, none[:, None], none, 1.0, 40, 600)
     distances, indices = nearest(X, 40)
     np.testing.assert_array_equal(found[1], indices)
     np.testing.assert_allclose(np.sqrt(found[0]), distances)

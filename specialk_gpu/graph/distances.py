@@ -133,8 +133,8 @@ def has_integer_distances(bk: Backend, X: Array) -> bool:
 def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> Array | None:
     """Choose principal axes (d, r) for `host_search_by_pairs`, or None if they save no time.
 
-    For each r, a sample of rows shows how many other rows would have to be measured. Measuring a
-    pair costs about as much as 2^14 multiply-adds of a product. Without axes, little more than the
+    For each r, samples of rows show how many pairs would have to be measured. Measuring a pair
+    costs about as much as 2^14 multiply-adds of a product. Without axes, little more than the
     neighbours are measured.
     """
     xp, (m, d) = bk.xp, X.shape
@@ -147,25 +147,26 @@ def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> Array | None:
     _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
     ranks = [r for r in (8, 16, 32, 64, 96, 128, 192, 256) if r <= d // 2]
     axes = xp.ascontiguousarray(axes[:, ::-1][:, : ranks[-1]])
-    sample = slice(0, m, max(1, m // 100))
-    sq_norms, along = xp.empty(m, dtype=np.float32), xp.empty((m, ranks[-1]), dtype=np.float32)
-    n_sample = len(range(m)[sample])
-    exact = xp.empty((n_sample, m), dtype=np.float32)
-    query = ((X[sample] - shift) / scale).astype(np.float32)
+    query = ((X[:: max(1, m // 100)] - shift) / scale).astype(np.float32)
+    exact = xp.empty((len(query), m), dtype=np.float32)
 
     def run(rows: slice) -> None:
         c = ((X[rows] - shift) / scale).astype(np.float32)
-        sq_norms[rows] = (c * c).sum(axis=1)
-        along[rows] = c @ axes.astype(np.float32)
-        exact[:, rows] = bk.products(query, c) + sq_norms[rows]
+        exact[:, rows] = bk.products(query, c) + (c * c).sum(axis=1)
 
-    map_tiles(bk, run, m, 20 * d)
+    map_tiles(bk, run, m, 12 * d)
     limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
+    others = ((X[:: max(1, m // 16384)] - shift) / scale).astype(np.float32)
+    sq_norms = (others * others).sum(axis=1), (query * query).sum(axis=1)
+    along = [c @ axes.astype(np.float32) for c in (others, query)]
     best_price, best = m * (d + 32.0) / 2 + 2.0**14 * (k + 4), None
     for r in ranks:
-        part = along[:, :r]
-        rest = xp.sqrt(xp.maximum(sq_norms - (part * part).sum(axis=1), 0))
-        lower = bk.products(part[sample], part) - 2 * rest[sample][:, None] * rest + sq_norms
+        part, own = along[0][:, :r], along[1][:, :r]
+        rest, own_rest = (
+            xp.sqrt(xp.maximum(sq - (p * p).sum(axis=1), 0))
+            for sq, p in zip(sq_norms, (part, own), strict=True)
+        )
+        lower = bk.products(own, part) - 2 * own_rest[:, None] * rest + sq_norms[0]
         price = m * (r + 32.0) / 2 + 2.0**14 * float((lower <= limit).mean()) * m
         if price < best_price:
             best_price, best = price, axes[:, :r]

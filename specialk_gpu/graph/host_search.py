@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import combinations_with_replacement, pairwise
 from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
 
-from specialk_gpu.backend.cpu.centers import nearest_center
-from specialk_gpu.backend.cpu.lloyd import segment_sum
 from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_pair_sq_distances, sure_limit
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
+from specialk_gpu.graph.cells import CellReach, sort_into_cells
 
 __all__ = ["host_search_by_pairs", "host_search_by_tree"]
 
-CELL_ROWS = 256  # rows of a cell, on average
-CELL_COLUMNS = 32  # columns of `base` that decide which cells are near
 NEAR_ROWS = 1024  # nearby rows, among which the first limit of a row is found
 SPARE = 6  # rows beyond k that are measured for this limit
 TREE_SPARE = 2  # rows requested from a tree beyond k and the row itself
 DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doubt
-CELL_ROUNDS = 3  # k-means iterations that form the cells
-TILE_ROWS = 1024
+TILE_ROWS = 1024  # rows of a group of cells, on average
 SORTED_PAIRS = 2**20  # pairs that are sorted together: all at once would take seconds
 MOST = 32  # pairs that may be measured, on average, for each neighbour to find
 
@@ -83,12 +77,13 @@ def host_search_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def host_search_by_pairs(
-    X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int
+    X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int, most_reached: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Find the k nearest other rows of every row, from lower bounds on all distances.
 
     The bounds come in tiles. A tile is one matrix product and serves the rows of both sides. Each
-    row has a limit, found from rows close to it, that tells which pairs are worth measuring.
+    row has a limit, found from rows close to it, that tells which pairs are worth measuring. Tiles
+    leave out the rows that the triangle inequality shows to be too far; see `CellReach`.
 
     Parameters
     ----------
@@ -101,18 +96,22 @@ def host_search_by_pairs(
     scale : float
         A power of two.
     k : int
+    most_reached : float
+        See below.
 
     Returns
     -------
     sq_distances, numbers : float64 and int64 arrays of shape (m, k)
-        See `rank_candidates`. None if too many pairs would have to be measured, because the
-        bounds are useless or most distances are alike.
+        See `rank_candidates`. None if more than `most_reached` rows are within reach of a row on
+        average, or if too many pairs would have to be measured, because the bounds are useless or
+        most distances are alike.
     """
     m, d = X.shape
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
     if extreme:  # keeps squares of differences within float32
         X, scale = X / scale, 1.0
-    order, cells, near_rows = _cells_of_host_search(base, max(NEAR_ROWS, 4 * k))
+    cells = sort_into_cells(base)
+    order = cells.order
     ones = np.ones((m, 1), dtype=np.float32)
     sides = np.concatenate([base, ones, low[:, None]], axis=1)[order]
     limits = np.empty(m)  # of the sorted rows, like `sides`
@@ -123,7 +122,7 @@ def host_search_by_pairs(
         return left @ sides[columns].T
 
     def limit(cell: int) -> None:
-        own, near = cells[cell], near_rows(cell)
+        own, near = cells.places(cell), cells.near_places(cell, max(NEAR_ROWS, 4 * k))
         lower = lower_bounds(own, near)
         lower[np.arange(own.start, own.stop)[:, None] == near] = np.inf
         n = min(k + SPARE, near.size - 1)
@@ -135,20 +134,23 @@ def host_search_by_pairs(
     with one_blas_thread:
         map_chunks(limit, range(len(cells)))
     bounds = (limits / scale**2 * (1 + 1e-6)).astype(np.float32)
-
+    reach = CellReach(cells, sides, bounds)
+    if most_reached < m and reach.mean() > most_reached:
+        return None
     n_near = [0]
 
-    def measure(tile: tuple[slice, slice]) -> list[np.ndarray]:
-        lower = lower_bounds(*tile)
-        near = lower <= bounds[tile[0], None]
-        near |= lower <= bounds[tile[1]]
+    def measure_tile(rows: slice, columns: slice | np.ndarray) -> list[np.ndarray]:
+        lower = lower_bounds(rows, columns)
+        near = lower <= bounds[rows, None]
+        near |= lower <= bounds[columns]
         n_near[0] += int(np.count_nonzero(near))  # of all threads, roughly
         if n_near[0] > MOST * k * m:
             return []
         i, j = np.divmod(np.flatnonzero(near), near.shape[1])
-        i, j = i + tile[0].start, j + tile[1].start
-        if tile[0] == tile[1]:
-            i, j = i[i < j], j[i < j]
+        i += rows.start
+        j = j + columns.start if isinstance(columns, slice) else columns[j]
+        later = i < j
+        i, j = i[later], j[later]
         rough = rough_pair_sq_distances(X, order[i], order[j])
         one, other = rough <= limits[i], rough <= limits[j]
         return [
@@ -157,9 +159,16 @@ def host_search_by_pairs(
             np.concatenate([rough[one], rough[other]]),
         ]
 
-    parts = [slice(i, min(i + TILE_ROWS, m)) for i in range(0, m, TILE_ROWS)]
+    def measure(group: range) -> list[np.ndarray]:
+        found = []
+        for tile in reach.tiles(group):
+            if not (part := measure_tile(*tile)):
+                return []
+            found.append(part)
+        return [np.concatenate(part) for part in zip(*found, strict=True)]
+
     with one_blas_thread:
-        found = map_chunks(measure, combinations_with_replacement(parts, 2), "neighbours")
+        found = map_chunks(measure, cells.groups(TILE_ROWS), "neighbours")
     if not all(found):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -178,34 +187,4 @@ def host_search_by_pairs(
         return nearest_of_pairs(given, stop - first, k, row, rows[own], others[own])
 
     sq, numbers = zip(*map_chunks(rank, range(len(ends))), strict=True)
-    return np.concatenate(sq), np.concatenate(numbers)
-
-
-def _cells_of_host_search(
-    base: np.ndarray, n_near: int
-) -> tuple[np.ndarray, list[slice], Callable[[int], np.ndarray]]:
-    """Sort the rows into cells of rows that are near each other.
-
-    Returns the order of the rows, the places of each cell in it, and a function that maps a cell to
-    the places of at least `n_near` rows, from the cell itself and the cells nearest to it.
-    """
-    x = np.ascontiguousarray(base[:, :CELL_COLUMNS], dtype=np.float64)
-    sq_norms, centers = (x * x).sum(axis=1), x[::CELL_ROWS]
-    sizes = np.array([len(centers)])
-    for _ in range(CELL_ROUNDS):
-        labels, _ = nearest_center(x, sq_norms, centers[None], sizes)
-        counts, sums = (total[0] for total in segment_sum(x, labels, len(centers)))
-        centers = sums[counts > 0] / counts[counts > 0, None]
-        sizes = np.array([len(centers)])
-    label = np.unique(labels[0], return_inverse=True)[1]
-    ends = np.cumsum([0, *np.bincount(label)]).tolist()
-    cells = [slice(*pair) for pair in pairwise(ends)]
-    places = np.arange(len(x))
-
-    def near_rows(cell: int) -> np.ndarray:
-        by_distance = np.argsort(((centers - centers[cell]) ** 2).sum(axis=1), kind="stable")
-        filled = np.cumsum([cells[c].stop - cells[c].start for c in by_distance])
-        chosen = by_distance[: int(np.searchsorted(filled, min(n_near, len(x)))) + 1]
-        return np.concatenate([places[cells[c]] for c in chosen])
-
-    return np.argsort(label, kind="stable"), cells, near_rows
+    return np.concatenate(sq), np.concatenate(numbers).astype(np.int64)

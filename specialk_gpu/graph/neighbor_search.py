@@ -24,24 +24,38 @@ from specialk_gpu.graph.host_search import host_search_by_pairs, host_search_by_
 
 __all__ = ["search_neighbors", "search_neighbors_of_new_rows"]
 
-TREE_COLUMNS = 8  # at most; on 60,000 rows a tree wins 4 to 1 on clusters, loses 3 to 2 on a normal
 PAIRS_ROWS = 5000  # from this many rows on, taking every pair once saves time
+FEW_COLUMNS, SOME_COLUMNS = 6, 10  # with few, a tree is fastest; with some, it depends on the data
+FEW_ROWS_COLUMNS = 8  # for so few rows that pairs do not pay, a tree is fastest up to here
+TREE_REACH = 60_000  # rows within reach of a row, for each column beyond few: a tree is faster then
 
 
 def search_neighbors(bk: Backend, X: Array, k: int) -> tuple[Array, Array, int]:
     """Return squared distances, indices (m, k) and `n_redone`, for rows without duplicates."""
-    m, on_host = X.shape[0], bk.name == "numpy"
-    if on_host and X.shape[1] <= TREE_COLUMNS:
-        sq, indices, doubtful, n_redone = host_search_by_tree(X, k)
-        if doubtful.size:
-            _search_neighbors_again(bk, X, doubtful, sq, indices)
-        return sq, indices, n_redone
-    if on_host and m >= PAIRS_ROWS:
+    if bk.name == "numpy" and (found := _search_neighbors_on_host(bk, X, k)):
+        return found
+    return _search_neighbors_by_products(bk, X, k)
+
+
+def _search_neighbors_on_host(
+    bk: Backend, X: Array, k: int
+) -> tuple[np.ndarray, np.ndarray, int] | None:
+    """Search by the tree or over pairs, whichever is faster; None if neither is."""
+    m, d = X.shape
+    by_pairs = d > FEW_COLUMNS and m >= PAIRS_ROWS
+    by_tree = d <= (SOME_COLUMNS if by_pairs else FEW_ROWS_COLUMNS)
+    if by_pairs:
         bounds = distance_bounds(bk, X, "float32", principal_axes_for_distances(bk, X, k))
         low = (bounds.sq_norms - 2 * bounds.loss - bounds.floor).astype(np.float32)
-        if found := host_search_by_pairs(X, bounds.base, low, bounds.scale, k):
+        most = TREE_REACH * (d - FEW_COLUMNS) if by_tree else m
+        if found := host_search_by_pairs(X, bounds.base, low, bounds.scale, k, most):
             return *found, 0
-    return _search_neighbors_by_products(bk, X, k)
+    if not by_tree:
+        return None
+    sq, indices, doubtful, n_redone = host_search_by_tree(X, k)
+    if doubtful.size:
+        _search_neighbors_again(bk, X, doubtful, sq, indices)
+    return sq, indices, n_redone
 
 
 def search_neighbors_of_new_rows(
