@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from specialk_gpu.graph.knn import knn_graph, neighbors_graph
     from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
     from specialk_gpu.graph.radius import radius_graph
+    from specialk_gpu.graph.transformer import ExactNeighborsTransformer
     from specialk_gpu.lloyd.kmeans import kmeans
     from specialk_gpu.selection.cut_test import cut_test
     from specialk_gpu.selection.sweep import decide, sweep
@@ -39,6 +40,7 @@ _HOME = {
     "CalibrationWarning": "_warnings",
     "ConvergenceError": "spectrum.convergence",
     "DuplicateRowsWarning": "_warnings",
+    "ExactNeighborsTransformer": "graph.transformer",
     "GraphWarning": "_warnings",
     "LimitWarning": "_warnings",
     "PowerWarning": "_warnings",
@@ -66,6 +68,7 @@ __all__ = [
     "CalibrationWarning",
     "ConvergenceError",
     "DuplicateRowsWarning",
+    "ExactNeighborsTransformer",
     "GraphWarning",
     "LimitWarning",
     "PowerWarning",

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from specialk_gpu._callbacks import WithCallbacks
 from specialk_gpu._fit import (
@@ -17,33 +15,34 @@ from specialk_gpu._fit import (
     fit_by_cut,
     fit_by_zz_top,
     foresee_fit,
+    given_graph,
     graph_to_fit,
     graphs_to_cut,
+    lists_for_fit,
+    recall_in_fit,
     spacing_in_fit,
     warn_of_graph,
-    warn_of_hubs_to_fit,
 )
 from specialk_gpu._host import OnDevice, on_host
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
+    CONSTRAINTS,
     check_parameter_counts,
     check_parameter_limits,
     checked_parameters,
+    is_graph,
     significance_level,
 )
 from specialk_gpu._progress import ProgressClock, show_progress
 from specialk_gpu._scales import warn_of_scales
 from specialk_gpu._time_limit import time_limited
 from specialk_gpu._validation import output_converter, validate_input, validated_on_backend
-from specialk_gpu.backend import BACKENDS, get_backend
+from specialk_gpu.backend import get_backend
 from specialk_gpu.backend.typing import Backend, Matrix, Seed
-from specialk_gpu.graph.affinity import symmetric_affinity
-from specialk_gpu.graph.features import METRICS, features_in_metric
-from specialk_gpu.graph.knn import WEIGHTS, normalised_graph
+from specialk_gpu.graph.features import features_in_metric
+from specialk_gpu.graph.neighbor_lists import word_for_neighbors
 from specialk_gpu.graph.representatives import representatives_of
 from specialk_gpu.graph.rows import Rows
-from specialk_gpu.selection.sweep import STOPPING
-from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
 __all__ = ["SpecialK"]
 
@@ -75,13 +74,24 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     stopping : {"first", "watershed"}, default="first"
         For criterion="zz_top". "first" takes the k before the first rejected one; "watershed"
         takes the last k before the largest drop in certainty (1 minus the bound).
-    affinity : {"nearest_neighbors", "radius_neighbors", "precomputed"}
+    affinity : {"nearest_neighbors", "radius_neighbors", "precomputed", \
+            "precomputed_nearest_neighbors"}
         The graph: the normalised nearest-neighbour graph W_C (default), or the graph W_R of all
-        pairs within a radius. "precomputed" means that X is a symmetric matrix of similarities.
+        pairs within a radius. "precomputed" means that X is a symmetric matrix of similarities, and
+        "precomputed_nearest_neighbors" that it is a sparse matrix of distances, as scikit-learn's
+        KNeighborsTransformer returns it: W_C is built from the `n_neighbors` nearest of each row.
     n_neighbors : int, default=10
         Neighbours of each row; for W_R the number that `coverage` of the rows must have. The cut
         test looks for gaps in W_C if that has 10 to 29 neighbours, otherwise in a graph of 10; and
         also in a graph of 30.
+    neighbors : {"exact", "approximate"}, tuple or transformer, default="exact"
+        Where the neighbours come from. "approximate" searches with pynndescent. A tuple is
+        (indices, distances), each of shape (m, n), from any library; a negative index means none.
+        A transformer is one like scikit-learn's KNeighborsTransformer, and gets a NumPy array. The
+        row itself may be listed, in any order. Distances are computed again; lists that are too
+        short are completed by the neighbours of their neighbours. `recall_` says how good they are.
+    min_recall : float, default=0.95
+        A smaller `recall_` gives a GraphWarning; the same holds for the cut test's 30 neighbours.
     coverage : float, default=0.99
         For W_R: the share of rows that have `n_neighbors` other rows within the radius.
     weights : {"connectivity", "distance"}, default="connectivity"
@@ -161,6 +171,10 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         ``‖Wv - λv‖ / max |λ|`` of each eigenpair.
     radius_ : float or None
         The radius ε of W_R.
+    recall_ : Recall or None
+        The share of each row's `n_neighbors` nearest that `neighbors` holds: `value`, a 95 %
+        interval from `low` to `high`, and the number of rows `n_rows` on which it was measured by
+        an exact search. None if the search was exact, or X is a graph.
     n_graph_components_ : int
         The number of connected components of W.
     limit_reached_ : bool
@@ -197,33 +211,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     3
     """
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "alpha": [Interval(Real, 0, 1, closed="neither"), None],
-        "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
-        "min_clusters": [Interval(Integral, 1, None, closed="left")],
-        "max_clusters": [Interval(Integral, 1, None, closed="left"), None],
-        "criterion": [StrOptions({"cut", "zz_top"})],
-        "stopping": [StrOptions(set(STOPPING))],
-        "affinity": [StrOptions({"nearest_neighbors", "radius_neighbors", "precomputed"})],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left")],
-        "coverage": [Interval(Real, 0, 1, closed="right")],
-        "weights": [StrOptions(set(WEIGHTS))],
-        "normalize": ["boolean"],
-        "metric": [StrOptions(set(METRICS))],
-        "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "n_kmeans_components": [Interval(Integral, 1, None, closed="left"), None],
-        "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
-        "full_path": ["boolean"],
-        "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
-        "n_init": [Interval(Integral, 1, 2**31 - 1, closed="both")],
-        "noise": [Interval(Real, 1, None, closed="left"), "boolean", None],
-        "eigen_solver": [StrOptions(set(SOLVERS))],
-        "tol": [Interval(Real, 0, None, closed="neither")],
-        "backend": [StrOptions(set(BACKENDS))],
-        "time_limit": [Interval(Real, 0, None, closed="neither"), None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = CONSTRAINTS
 
     def __init__(
         self,
@@ -236,6 +224,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         stopping: str = "first",
         affinity: str = "nearest_neighbors",
         n_neighbors: int = 10,
+        neighbors: Any = "exact",
+        min_recall: float = 0.95,
         coverage: float = 0.99,
         weights: str = "connectivity",
         normalize: bool = False,
@@ -262,6 +252,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         self.stopping = stopping
         self.affinity = affinity
         self.n_neighbors = n_neighbors
+        self.neighbors = neighbors
+        self.min_recall = min_recall
         self.coverage = coverage
         self.weights = weights
         self.normalize = normalize
@@ -283,9 +275,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         """Describe the estimator to scikit-learn."""
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = self.affinity == "precomputed"
-        tags.input_tags.pairwise = self.affinity == "precomputed"
-        tags.input_tags.positive_only = self.affinity == "precomputed"
+        graph = is_graph(self.affinity)
+        tags.input_tags.sparse = tags.input_tags.pairwise = tags.input_tags.positive_only = graph
         return tags
 
     def fit(self, X: Matrix, y: object = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
@@ -293,10 +284,10 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (m, d), or of shape (m, m) with affinity="precomputed"
+        X : array-like of shape (m, d), or of shape (m, m) for a graph
             A NumPy or CuPy array, a list, a data frame, or a CUDA array of another library.
             float32 and float64 are kept; short integers become float32, everything else
-            float64. A sparse matrix is accepted only with affinity="precomputed". X is not changed.
+            float64. A sparse matrix is accepted only for a graph. X is not changed.
         y : object
             Ignored; scikit-learn passes it.
 
@@ -333,7 +324,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     def _fit(self, X: Matrix) -> Self:
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
-            given = validate_input(self, bk, X, precomputed=self.affinity == "precomputed")
+            given = validate_input(self, bk, X, precomputed=is_graph(self.affinity))
             return self._fit_checked(bk, given, output_converter(X))
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
@@ -343,17 +334,16 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         timings: dict[str, float] = {}
         clock = ProgressClock(bk, timings)
 
-        rows, spacing, first, group = None, None, None, None
-        if self.affinity == "precomputed":
-            W, radius = symmetric_affinity(X), None
-            W = normalised_graph(W) if self.normalize else W
-            warn_of_hubs_to_fit(parameters, bk, W)
+        rows, spacing, first, group, recall = None, None, None, None, None
+        if is_graph(self.affinity):
+            W, radius = given_graph(parameters, bk, X), None
             check_parameter_counts(parameters, W.shape[0], "rows")
         else:
             with explain_memory_error_of_fit(bk, "graph"):
                 if self.metric == "euclidean":
                     warn_of_scales(X)
-                rows = Rows(features_in_metric(X, self.metric))
+                lists = lists_for_fit(parameters, X.shape[0])
+                rows = Rows(features_in_metric(X, self.metric), lists)
                 n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
                 rows, first, group = representatives_of(rows, n_neighbors)
                 check_parameter_counts(
@@ -362,6 +352,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
                 foresee_fit(parameters, bk, *rows.X.shape)
                 W, radius = graph_to_fit(parameters, bk, rows)
                 spacing = spacing_in_fit(parameters, rows)
+                recall = recall_in_fit(parameters, rows)
                 X = rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         warn_of_graph(parameters, W)
@@ -373,6 +364,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         late = OnDevice if out is on_host and bk.name == "cuda" else out
         given_to_fit = vars(parameters).items()
         self._settings = {name: v for name, v in given_to_fit if name not in NOT_OF_THE_FIT}
+        self._settings["neighbors"] = word_for_neighbors(self.neighbors)
         self._settings["alpha"] = significance_level(parameters)
         self._distinct, own = None, found.labels
         if group is not None:
@@ -394,6 +386,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         self.embedding_ = late(found.D)
         self.affinity_matrix_ = late(W)
         self.radius_, self.n_graph_components_ = radius, found.pairs.n_components
+        self.recall_ = recall
         self.eigen_solver_, self.backend_ = found.pairs.solver, bk.name
         self.timings_ = timings
         self._mark_outliers()

@@ -11,13 +11,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._account import Account
 from specialk_gpu._host import OnDevice, on_host
+from specialk_gpu._parameters import is_graph
 from specialk_gpu._prediction import Voters, Votes, predict_by_neighbors, predict_by_similarities
 from specialk_gpu._storage import load, save
 from specialk_gpu._validation import output_converter, validate_input, validated_on_backend
 from specialk_gpu._version import __version__
 from specialk_gpu.backend import backend_of, get_backend, is_device_array
 from specialk_gpu.backend.typing import Array, Backend, Matrix
+from specialk_gpu.graph.distance_graph import similarities_in_graph
 from specialk_gpu.graph.features import features_in_metric
+from specialk_gpu.graph.neighbor_lists import word_for_neighbors
+from specialk_gpu.graph.recall import Recall
 from specialk_gpu.inspection.outliers import outlier_scores, spacings_for_outliers
 from specialk_gpu.inspection.refitting import Refitting
 from specialk_gpu.tables.preparation import Preparation
@@ -34,6 +38,7 @@ class FittedModel(Refitting, Account):
     """The methods of a fitted estimator."""
 
     affinity: str
+    neighbors: Any
     metric: str
     set_params: Callable[..., Self]
     fit: Callable[..., Self]
@@ -170,6 +175,9 @@ class FittedModel(Refitting, Account):
             labels = self._brought(bk, "_fit_labels")
             membership = self._brought(bk, "membership_")
             if precomputed:
+                if self._settings["affinity"] == "precomputed_nearest_neighbors":
+                    near = similarities_in_graph(on_host(rows), self._settings["n_neighbors"])
+                    rows = validated_on_backend(bk, near)
                 D = self._brought(bk, "embedding_")
                 votes = predict_by_similarities(rows, D, labels, membership)
             else:
@@ -192,7 +200,7 @@ class FittedModel(Refitting, Account):
         self, given: Any, X: Array, late: Callable[[Any], Any]
     ) -> Array | OnDevice | None:
         """Return the fitted rows for `predict`; reuse the host copy `given` if it is the same."""
-        if self.affinity == "precomputed":
+        if is_graph(self.affinity):
             return None
         return OnDevice(X, given) if late is OnDevice and self.metric == "euclidean" else late(X)
 
@@ -260,7 +268,9 @@ class FittedModel(Refitting, Account):
             if name in KEPT or name.endswith("_")
         }
         kind = type(self)
-        save(path, kind.__name__, __version__, self.get_params(), fitted, kind._check_parameters)
+        parameters = self.get_params(deep=False)
+        parameters["neighbors"] = word_for_neighbors(self.neighbors)
+        save(path, kind.__name__, __version__, parameters, fitted, kind._check_parameters)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -300,6 +310,8 @@ class FittedModel(Refitting, Account):
         """
         parameters, fitted = load(path, cls.__name__, cls._check_parameters)
         model = cls(**parameters)
+        if fitted["recall_"] is not None:
+            fitted["recall_"] = Recall(*fitted["recall_"])
         vars(model).update(fitted)
         return model
 

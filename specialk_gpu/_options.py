@@ -8,6 +8,8 @@ import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from specialk_gpu._parameters import AFFINITIES
+
 __all__ = [
     "PARAMETERS",
     "OptionsParser",
@@ -82,9 +84,15 @@ _NUMBER: dict[str, Any] = {"type": float, "metavar": "X"}
 # that defaults and checks stay in one place, the estimator.
 PARAMETERS: dict[str, dict[str, Any]] = {
     "affinity": {
-        "choices": ("nearest_neighbors", "radius_neighbors", "precomputed"),
-        "help": "graph to build, or 'precomputed' when INPUT is a graph (nearest_neighbors)",
+        "choices": AFFINITIES,
+        "help": "graph to build, or what INPUT is: 'precomputed', a graph of similarities, or "
+        "'precomputed_nearest_neighbors', one of distances (nearest_neighbors)",
     },
+    "neighbors": {
+        "choices": ("exact", "approximate"),
+        "help": "search for neighbours; approximate needs pynndescent (exact)",
+    },
+    "min_recall": _NUMBER | {"help": "warn if an approximate search finds a smaller share (0.95)"},
     "n_neighbors": _INTEGER | {"help": "neighbours of each point in the graph (10)"},
     "coverage": _NUMBER | {"help": "radius graph: share of points with N neighbours (0.99)"},
     "metric": {"choices": ("euclidean", "cosine"), "help": "distance between points (euclidean)"},

@@ -2,26 +2,74 @@
 
 from __future__ import annotations
 
-from numbers import Integral
+from numbers import Integral, Real
 from types import SimpleNamespace
 from typing import Any, Protocol
 
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from specialk_gpu._checks import checked_integer, checked_positive
+from specialk_gpu.backend import BACKENDS
+from specialk_gpu.graph.features import METRICS
+from specialk_gpu.graph.knn import WEIGHTS
+from specialk_gpu.selection.sweep import STOPPING
+from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
 __all__ = [
+    "AFFINITIES",
+    "CONSTRAINTS",
     "Parameters",
     "check_parameter_counts",
     "check_parameter_limits",
     "checked_parameters",
+    "is_graph",
     "significance_level",
 ]
 
-NUMBERS = ("alpha", "coverage", "drop_correlated", "noise", "tol", "time_limit")
+NUMBERS = ("alpha", "coverage", "drop_correlated", "min_recall", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
+AFFINITIES = (
+    "nearest_neighbors",
+    "radius_neighbors",
+    "precomputed",
+    "precomputed_nearest_neighbors",
+)
+CONSTRAINTS: dict[str, list[Any]] = {
+    "alpha": [Interval(Real, 0, 1, closed="neither"), None],
+    "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
+    "min_clusters": [Interval(Integral, 1, None, closed="left")],
+    "max_clusters": [Interval(Integral, 1, None, closed="left"), None],
+    "criterion": [StrOptions({"cut", "zz_top"})],
+    "stopping": [StrOptions(set(STOPPING))],
+    "affinity": [StrOptions(set(AFFINITIES))],
+    "n_neighbors": [Interval(Integral, 1, None, closed="left")],
+    "neighbors": [
+        StrOptions({"exact", "approximate", "given"}),
+        tuple,
+        HasMethods(["fit_transform", "set_params"]),
+    ],
+    "min_recall": [Interval(Real, 0, 1, closed="both")],
+    "coverage": [Interval(Real, 0, 1, closed="right")],
+    "weights": [StrOptions(set(WEIGHTS))],
+    "normalize": ["boolean"],
+    "metric": [StrOptions(set(METRICS))],
+    "n_components": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+    "n_kmeans_components": [Interval(Integral, 1, None, closed="left"), None],
+    "drop_correlated": [Interval(Real, 0, 1, closed="neither"), None],
+    "full_path": ["boolean"],
+    "n_pairs": [Interval(Integral, 1, None, closed="left"), None],
+    "n_init": [Interval(Integral, 1, 2**31 - 1, closed="both")],
+    "noise": [Interval(Real, 1, None, closed="left"), "boolean", None],
+    "eigen_solver": [StrOptions(set(SOLVERS))],
+    "tol": [Interval(Real, 0, None, closed="neither")],
+    "backend": [StrOptions(set(BACKENDS))],
+    "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+    "random_state": ["random_state"],
+    "verbose": ["verbose"],
+}
 
 
 class Parameters(Protocol):
@@ -35,6 +83,8 @@ class Parameters(Protocol):
     stopping: str
     affinity: str
     n_neighbors: int
+    neighbors: Any
+    min_recall: float
     coverage: float
     weights: str
     normalize: bool
@@ -71,6 +121,11 @@ def checked_parameters(model: BaseEstimator) -> Any:
     return SimpleNamespace(**given)
 
 
+def is_graph(affinity: str) -> bool:
+    """Return whether X is a graph, and not rows."""
+    return affinity.startswith("precomputed")
+
+
 def significance_level(model: Parameters) -> float:
     """Return `alpha`, or the default of the criterion if it is None."""
     return LEVELS[model.criterion] if model.alpha is None else model.alpha
@@ -87,10 +142,17 @@ def check_parameter_counts(model: Parameters, m: int, rows: str) -> None:
 
 def check_parameter_limits(model: Parameters) -> None:
     """Raise a ValueError if the numbers of clusters contradict each other."""
-    if model.noise and model.affinity == "precomputed":
+    exact = isinstance(model.neighbors, str) and model.neighbors == "exact"
+    if model.affinity != "nearest_neighbors" and not exact:
         msg = (
-            "noise must be None with affinity='precomputed', because outliers are found by their "
-            f"distances, got {model.noise:g} (True means {FAR:g})."
+            f"neighbors must be 'exact' with affinity={model.affinity!r}: only the graph of "
+            "nearest neighbours can be built from lists."
+        )
+        raise ValueError(msg)
+    if model.noise and is_graph(model.affinity):
+        msg = (
+            f"noise must be None with affinity={model.affinity!r}, because outliers are found by "
+            f"their distances, got {model.noise:g} (True means {FAR:g})."
         )
         raise ValueError(msg)
     k, least = model.n_clusters, model.min_clusters

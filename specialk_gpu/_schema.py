@@ -111,6 +111,13 @@ def _are_schema_timings(value: object) -> bool:
     )
 
 
+def _is_schema_recall(value: object) -> bool:
+    if not isinstance(value, list) or len(value) != 4 or not _is_integer(value[3], 1):
+        return False
+    share, low, high, _ = value
+    return all(map(_is_schema_number, value)) and low <= share <= high <= 1
+
+
 VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "n_clusters_": (lambda x: _is_integer(x, 1), "a positive integer"),
     "n_features_in_": (lambda x: _is_integer(x, 1), "a positive integer"),
@@ -118,6 +125,7 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "limit_reached_": (lambda x: isinstance(x, bool), "true or false"),
     "radius_": (lambda x: x is None or _is_schema_number(x), "null or a number"),
     "eigen_solver_": (lambda x: x in ("dense", "lanczos", "chebyshev"), "a solver"),
+    "recall_": (lambda x: x is None or _is_schema_recall(x), "null or three shares and a number"),
     "backend_": (lambda x: x in ("numpy", "cuda"), '"numpy" or "cuda"'),
     "timings_": (_are_schema_timings, "an object of names and seconds"),
     "_settings": (lambda x: isinstance(x, dict), "an object of parameters"),
@@ -237,7 +245,7 @@ def check_schema(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> N
         _check_schema_values(name, array, sizes)
     state, m, u = content["state"], sizes["m"], sizes["u"]
     criterion = state["path_"]["criterion"]
-    given = state["_settings"]["value"].get("affinity") == "precomputed"
+    given = state["_settings"]["value"].get("affinity", "").startswith("precomputed")
     distinct = u != m or "_distinct" in arrays
     needed = {
         "_fit_X": not given,

@@ -175,7 +175,7 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
         msg = "--image-shape is for the report, so it needs --report"
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in PARAMETERS}
-    choice, graph = _cli_choice(options), parameters.get("affinity") == "precomputed"
+    choice, graph = _cli_choice(options), parameters.get("affinity", "").startswith("precomputed")
     preparation, rows_read = read_rows(options.input, choice, graph=graph, **_cli_reading(options))
     X = rows_read.X
     if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
@@ -292,7 +292,7 @@ def _cli_report(options: argparse.Namespace, _warned: list[str]) -> None:
         msg = "--image-shape, --key and --header are about --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    X, graph = None, model.affinity == "precomputed"
+    X, graph = None, model.affinity.startswith("precomputed")
     if options.input:
         rows, preparation = _cli_new_rows(options, model)
         if rows.names:

@@ -166,10 +166,10 @@ def test_few_columns_are_searched_exactly_in_a_tree(monkeypatch, kind, d, dtype)
 
 
 def test_ties_are_asked_again_with_twice_as_many_before_they_are_done_again(monkeypatch):
-    asked, redone, redo = asked_of_the_tree(monkeypatch), [], exact._search_neighbors_again
+    asked, redone, redo = asked_of_the_tree(monkeypatch), [], exact.search_neighbors_again
     monkeypatch.setattr(
         exact,
-        "_search_neighbors_again",
+        "search_neighbors_again",
         lambda bk, X, rows, *out: redone.append(rows) or redo(bk, X, rows, *out),
     )
     check_against_brute_force(cpu, normal(size=(500, 3)), 10)

@@ -22,7 +22,7 @@ from specialk_gpu.graph.distances import (
 )
 from specialk_gpu.graph.host_search import host_search_by_pairs, host_search_by_tree
 
-__all__ = ["search_neighbors", "search_neighbors_of_new_rows"]
+__all__ = ["search_neighbors", "search_neighbors_again", "search_neighbors_of_new_rows"]
 
 PAIRS_ROWS = 5000  # from this many rows on, taking every pair once saves time
 FEW_COLUMNS, SOME_COLUMNS = 6, 10  # with few, a tree is fastest; with some, it depends on the data
@@ -54,7 +54,7 @@ def _search_neighbors_on_host(
         return None
     sq, indices, doubtful, n_redone = host_search_by_tree(X, k)
     if doubtful.size:
-        _search_neighbors_again(bk, X, doubtful, sq, indices)
+        search_neighbors_again(bk, X, doubtful, sq, indices)
     return sq, indices, n_redone
 
 
@@ -80,7 +80,7 @@ def _search_neighbors_by_products(
             )
             n_redone.append(int(doubtful.size))
     if doubtful.size:
-        _search_neighbors_again(bk, X, doubtful, *out)
+        search_neighbors_again(bk, X, doubtful, *out)
     return *out, n_redone[0]
 
 
@@ -116,7 +116,7 @@ def _propose_neighbors(
     return todo[~certified]  # host waits
 
 
-def _search_neighbors_again(
+def search_neighbors_again(
     bk: Backend, X: Array, doubtful: Array, out_sq: Array, out_index: Array
 ) -> None:
     """Search the rows `doubtful` again: bound all distances in float64, measure what is left."""

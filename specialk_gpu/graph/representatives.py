@@ -64,7 +64,7 @@ def representatives_of(rows: Rows, n_neighbors: int) -> Representatives:
     width = max(n_neighbors, COPIES) + 1
     more = xp.minimum(sizes[far], width) - 1  # copies beside the distinct row
     kept = xp.concatenate([xp.arange(first.size), xp.repeat(far, more.tolist())])
-    return Representatives(Rows(rows.distinct.X[kept], leaders=kept), first[kept], place)
+    return Representatives(rows.distinct.with_copies(kept), first[kept], place)
 
 
 def _copies_to_represent(distinct: Rows, sizes: Array, n_neighbors: int) -> Array:

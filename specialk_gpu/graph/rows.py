@@ -14,7 +14,9 @@ from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.duplicates import duplicate_groups, first_duplicates
 from specialk_gpu.graph.features import features_within_range, values_of_constant_features
+from specialk_gpu.graph.neighbor_lists import NeighborLists
 from specialk_gpu.graph.neighbor_search import search_neighbors
+from specialk_gpu.graph.recall import Recall, measured_recall
 
 __all__ = ["Neighbors", "Rows"]
 
@@ -45,6 +47,8 @@ class Rows:
     ----------
     X : float array of shape (m, d)
         Checked by `features`.
+    lists : NeighborLists, optional
+        Neighbours from elsewhere, in place of an exact search.
 
     Attributes
     ----------
@@ -53,17 +57,31 @@ class Rows:
         For rows that all count as distinct though some are equal: the first that equals each row.
     """
 
-    def __init__(self, X: Array, leaders: Array | None = None) -> None:
-        self.X, self.leaders = X, leaders
+    def __init__(self, X: Array, lists: NeighborLists | None = None) -> None:
+        self.X, self._lists = X, lists
+        self.leaders: Array | None = None
+        self._base: Rows | None = None  # of rows with copies: each of them once
         self._found: tuple[Array, Array, int] | None = None  # squares, indices, n_redone
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
+    def with_copies(self, leaders: Array) -> Rows:
+        """Return rows that all count as distinct: these, each once, then copies of some.
+
+        Parameters
+        ----------
+        leaders : int64 array
+            0, ..., and then the row that each copy equals.
+        """
+        rows = Rows(self.X[leaders])
+        rows.leaders, rows._base = leaders, self
+        return rows
+
     @cached_property
     def groups(self) -> tuple[Array, Array] | None:
         """The first row of each group of equal rows, and each row's group; None if all differ."""
-        return None if self.leaders is not None else duplicate_groups(self.X)
+        return None if self._base is not None else duplicate_groups(self.X)
 
     # Nothing that is kept refers back to these rows: they are freed with their last user, and not
     # only when Python looks for cycles.
@@ -76,7 +94,8 @@ class Rows:
     @cached_property
     def _distinct(self) -> Rows:
         assert self.groups is not None
-        distinct = Rows(self.X[self.groups[0]])
+        lists = None if self._lists is None else self._lists.among(*self.groups)
+        distinct = Rows(self.X[self.groups[0]], lists)
         distinct.groups = None
         return distinct
 
@@ -87,11 +106,14 @@ class Rows:
         If that number is large, constant columns are subtracted first. The rows are None if
         nothing changes.
         """
+        if self._base is not None and self.leaders is not None:
+            base, unit = self._base._scaled
+            return (None if base is None else base.with_copies(self.leaders)), unit
         bk, centre = backend_of(self.X), None
         X, unit = features_within_range(bk, self.X)
         if unit > 1 and (centre := values_of_constant_features(bk, self.X)) is not None:
             X, unit = features_within_range(bk, self.X - centre)
-        return (None if unit == 1 and centre is None else Rows(X)), unit
+        return (None if unit == 1 and centre is None else Rows(X, self._lists)), unit
 
     def in_range(self) -> tuple[Array, float]:
         """Return the result of `features_within_range`."""
@@ -131,21 +153,30 @@ class Rows:
     def _nearest(self, k: int) -> tuple[Array, Array, int]:
         """Return squared distances, indices (m, k) and `n_redone` of rows within range."""
         if self._found is None or self._found[0].shape[1] < k:
-            bk = backend_of(self.X)
-            if self.groups is None:
-                self._found = search_neighbors(bk, self.X, k)
-            else:
-                near = self.distinct
+            bk, near, groups = backend_of(self.X), self.distinct, self.groups
+            if self._base is not None and self.leaders is not None:
+                near, groups = self._base, (bk.xp.arange(len(self._base)), self.leaders)
+            if groups is not None:
                 u = len(near)
                 none = bk.xp.empty((1, 0)), bk.xp.empty((1, 0), dtype=np.int64), 0
                 squares, indices, n_redone = near._nearest(min(k, u - 1)) if u > 1 else none
-                both = _neighbors_with_duplicate_rows(
-                    bk, squares, indices, self.groups, len(self), k
-                )
+                both = _neighbors_with_duplicate_rows(bk, squares, indices, groups, len(self), k)
                 self._found = *both, n_redone
+            elif self._lists is not None:
+                self._found = self._lists.search(bk, self.X, k)
+            else:
+                self._found = search_neighbors(bk, self.X, k)
             logger.info("neighbours: %d rows, %d searched again", len(self), self._found[2])
         squares, indices, n_redone = self._found
         return squares[:, :k], indices[:, :k], n_redone
+
+    def recall(self, counts: list[int]) -> list[Recall]:
+        """Return the recall of lists from elsewhere, for some numbers of neighbours."""
+        scaled, _ = self._scaled
+        rows = self if scaled is None else scaled
+        rows = rows.distinct if rows._base is None else rows._base
+        squares = rows._nearest(max(counts))[0]
+        return measured_recall(backend_of(self.X), rows.X, squares, counts)
 
     def n_equal(self, k: int) -> int:
         """Return how many of all k nearest neighbours equal their row."""

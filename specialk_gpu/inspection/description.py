@@ -22,7 +22,7 @@ def description(model: Fitted) -> str:
     """Return the account that `SpecialK.describe` describes, of at most ten lines."""
     m, given = len(on_host(model.labels_)), settings(model)
     rows = counted(m, "row")
-    if given.affinity == "precomputed":
+    if given.affinity.startswith("precomputed"):
         rows += ", given by a graph"
     else:
         rows += f" of {counted(model.n_features_in_, 'column')}"

@@ -126,7 +126,10 @@ def _given_places(coordinates: Any, m: int) -> np.ndarray:
 def is_graph(model: Fitted, X: Any) -> bool:
     """Return whether X is the graph that a model was fitted to."""
     m = len(model.labels_)
-    return settings(model).affinity == "precomputed" and getattr(X, "shape", None) == (m, m)
+    return settings(model).affinity.startswith("precomputed") and getattr(X, "shape", None) == (
+        m,
+        m,
+    )
 
 
 def _columns_for_places(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] | None:

@@ -89,7 +89,9 @@ def report(
     given = _GivenToReport(X, image_shape, coordinates, stability)
     steps = [_report_step(model, step) for step in model.path_]
     k, m = model.n_clusters_, len(model.labels_)
-    columns = model.n_features_in_ if settings(model).affinity != "precomputed" else None
+    columns = (
+        model.n_features_in_ if not settings(model).affinity.startswith("precomputed") else None
+    )
     told = f" of {counted(columns, 'column')}" if columns else ", given by a graph"
     told = counted(m, "row") + told
     data = {

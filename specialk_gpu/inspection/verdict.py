@@ -35,11 +35,13 @@ ISOLATED = {
     "nearest_neighbors": "They are duplicates of each other.",
     "radius_neighbors": 'Raise coverage, or use affinity="nearest_neighbors".',
     "precomputed": "Leave them out, or join them to others in the graph.",
+    "precomputed_nearest_neighbors": "Leave them out, or search for more neighbours.",
 }
 APART = {
     "nearest_neighbors": "Raise n_neighbors to join them.",
     "radius_neighbors": "Raise n_neighbors or coverage to join them.",
     "precomputed": "Join them in the graph, or cluster each part separately.",
+    "precomputed_nearest_neighbors": "Use more neighbours, or cluster each part separately.",
 }
 
 
@@ -206,7 +208,7 @@ def doubts_about_verdict(model: Fitted) -> list[tuple[str, str]]:
     if near := near_level(model):
         found = f"The {_measure(model)} at k = {_listed(near)} is within a "
         found += "factor of 10 of alpha."
-        graph = given.affinity == "precomputed"
+        graph = given.affinity.startswith("precomputed")
         advice = SETTLE["bound" if not cut else "graph" if graph else "rows"]
         if k + 1 in near:
             advice += f" labels_at({k + 1}) returns the labels of k = {k + 1}."
