@@ -17,6 +17,7 @@ from sklearn.exceptions import NotFittedError
 from specialk_gpu import SpecialK, knn_graph, zz_top
 from specialk_gpu.inspection.diagnostics import in_words, pair_matrix, typical
 from specialk_gpu.inspection.places import places, places_of_discs
+from specialk_gpu.inspection.stability import Refit, Stability
 from specialk_gpu.inspection.verdict import (
     doubts_about_verdict,
     verdict,
@@ -615,6 +616,65 @@ def test_the_page_shows_other_fits_of_this_model_alone(tmp_path):
     for other in (fit(BLOBS[:-1]).stability(BLOBS[:-1], kinds=["order"], n_refits=1), 7, True):
         with pytest.raises(ValueError, match=r"must be what model.stability\(X\) returned"):
             written(model, tmp_path, stability=other)
+
+
+def other_fits(found, jaccard=1.0):
+    """Return the stability of three clusters of 100 rows, by the k that each kind of fit found."""
+    refits = [
+        Refit(kind, f"{kind} {i}", k, 1.0, np.array([1.0, 1.0, jaccard]))
+        for kind, ks in found.items()
+        for i, k in enumerate(ks)
+    ]
+    return Stability(3, np.full(3, 100), tuple(refits))
+
+
+STEADY_SEEDS = {"random_state": [3] * 5, "order": [3] * 5}
+
+
+@pytest.mark.parametrize(
+    ("steady", "headline", "words"),
+    [
+        (
+            other_fits(STEADY_SEEDS | {"n_neighbors": [3] * 3}),
+            "3 clusters, clearly",
+            "13 of 13 fits with other seeds, orders of the rows and numbers of neighbours found 3 "
+            "clusters too.",
+        ),
+        (
+            other_fits(STEADY_SEEDS | {"n_neighbors": [3] * 3, "sample": [4, 4, 5, 2, 3]}),
+            "3 clusters",
+            "14 of 18 fits with other seeds, orders of the rows, numbers of neighbours and samples "
+            "of the rows found 3 clusters too. Of those with other samples of the rows, 1 of 5 "
+            "did.",
+        ),
+        (
+            other_fits({"random_state": [4, 5, 3], "sample": [2, 3, 2]}, jaccard=0.5),
+            "3 clusters, but only 2 of 6 other fits agree",
+            "2 of 6 fits with other seeds and samples of the rows found 3 clusters too. Of those "
+            "with other seeds, 1 of 3 did. 1 of 3 clusters is unstable: other fits put other rows "
+            "together.",
+        ),
+        (
+            other_fits({"order": [2]}),
+            "3 clusters, but no other fit agrees",
+            "0 of 1 fit with other orders of the rows found 3 clusters too.",
+        ),
+        (other_fits({"order": [3, 3]}, jaccard=0.5), "3 clusters", "1 of 3 clusters is unstable"),
+    ],
+)
+def test_the_headline_is_no_surer_than_other_fits(tmp_path, steady, headline, words):
+    text = written(fit(BLOBS), tmp_path, stability=steady)
+    assert re.search("<h1>(.*?)</h1>", text)[1] == headline
+    lead = re.search('<p class="lead">(.*?)</p>', text)[1]
+    assert words in html.unescape(lead)
+
+
+def test_other_fits_that_were_told_k_do_not_confirm_it(tmp_path):
+    model = fit(BLOBS, n_clusters=3)
+    text = written(model, tmp_path, stability=other_fits({"order": [3, 3]}, jaccard=0.5))
+    assert "<h1>3 clusters</h1>" in text
+    assert "found 3 clusters too" not in text
+    assert "1 of 3 clusters is unstable" in text
 
 
 def test_a_graph_is_no_table(tmp_path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from importlib import resources
 from inspect import signature
@@ -19,24 +18,29 @@ from specialk_gpu._host import on_host
 from specialk_gpu._result import Candidate
 from specialk_gpu._writing import write_text
 from specialk_gpu.backend.typing import Matrix
-from specialk_gpu.inspection.charts import COLORS, as_html, path_chart, scatter_chart, tree_chart
+from specialk_gpu.inspection.charts import as_html, path_chart, tree_chart
 from specialk_gpu.inspection.diagnostics import (
     counted,
-    images,
     in_words,
     pair_matrix,
     settings,
     sizes_of_clusters,
-    typical,
 )
-from specialk_gpu.inspection.places import is_graph, places
+from specialk_gpu.inspection.places import is_graph
+from specialk_gpu.inspection.report_clusters import report_clusters
 from specialk_gpu.inspection.report_tables import (
+    check_reported_stability,
     report_table_of_columns,
     report_tables_of_stability,
 )
 from specialk_gpu.inspection.stability import Stability
 from specialk_gpu.inspection.summary import summary
-from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict, verdict_in_short
+from specialk_gpu.inspection.verdict import (
+    doubts_about_verdict,
+    verdict,
+    verdict_in_short,
+    verdict_of_other_fits,
+)
 
 __all__ = ["report"]
 
@@ -86,6 +90,7 @@ def report(
     attribute or a script of the page.
     """
     check_is_fitted(model)
+    check_reported_stability(model, stability)
     given = _GivenToReport(X, image_shape, coordinates, stability)
     steps = [_report_step(model, step) for step in model.path_]
     k, m = model.n_clusters_, len(model.labels_)
@@ -102,8 +107,8 @@ def report(
     fields = {
         "title": as_html(f"{counted(k, 'cluster')} – specialk_gpu"),
         "source": as_html(f"{source}: {told}" if source else told),
-        "headline": as_html(verdict_in_short(model)),
-        "verdict": as_html(verdict(model)[1]),
+        "headline": as_html(verdict_in_short(model, stability)),
+        "verdict": as_html(_report_verdict(model, stability)),
         "sections": "\n\n".join(_report_sections(model, steps, given)),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
@@ -112,15 +117,22 @@ def report(
     write_text(path, page)
 
 
+def _report_verdict(model: Fitted, stability: Stability | None) -> str:
+    """Return what decided, and what other fits say, if they were made."""
+    words = verdict(model)[1]
+    return words if stability is None else f"{words} {verdict_of_other_fits(model, stability)}"
+
+
 def _report_sections(
     model: Fitted, steps: list[dict[str, Any]], given: _GivenToReport
 ) -> list[str]:
     """Return the sections of the page, in order; a new section is a new line here."""
+    clusters = report_clusters(model, steps, given.X, given.image_shape, given.coordinates)
     return [
-        _report_clusters(model, steps, given),
+        _report_section("clusters", "What the clusters look like", clusters),
         *_report_columns(model, given),
         _report_why(model, steps),
-        *_report_stability(model, given),
+        *_report_stability(given),
         *_report_tree(model),
         _report_doubts(model),
         _report_how(model),
@@ -133,41 +145,6 @@ def _report_section(name: str, title: str, *content: str) -> str:
     return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}\n</section>'
 
 
-def _report_clusters(model: Fitted, steps: list[dict[str, Any]], given: _GivenToReport) -> str:
-    """Return the section with the picture and the sizes of the clusters."""
-    X, image_shape = given.X, given.image_shape
-    if image_shape is not None and X is None:
-        msg = "image_shape needs X, the images as rows."
-        raise ValueError(msg)
-    drawn = places(model, given.coordinates, X if image_shape is None else None)
-    m, shown = len(model.labels_), len(drawn.rows)
-    amount = counted(m, "row") if shown == m else f"{shown:,} of {m:,} rows"
-    grey = ", outliers in grey" if sizes_of_clusters(model)[1] else ""
-    caption = as_html(f"{amount}, coloured by cluster{grey}. {drawn.words}")
-    sort = (
-        '<caption class="soft screen">Select a heading to sort the table by it</caption>'
-        if model.n_clusters_ > 1
-        else ""
-    )
-    heads = ("cluster", "rows", "share", "closest to", NEARNESS[model.path_.criterion])
-    ordered = ' aria-sort="ascending"'
-    head = "".join(
-        f'<th scope="col"{ordered if name == "cluster" else ""}>'
-        f'<button type="button">{name}</button></th>'
-        for name in heads
-    )
-    rows = "\n".join(_report_cluster_rows(model, steps))
-    return _report_section(
-        "clusters",
-        "What the clusters look like",
-        f"<figure>{scatter_chart(model, drawn)}"
-        f'<figcaption class="soft">{caption}</figcaption></figure>',
-        f'<table id="sizes" class="stack">{sort}\n<thead><tr>{head}</tr></thead>',
-        f"<tbody>\n{rows}\n</tbody></table>",
-        "" if image_shape is None or X is None else _report_members(model, X, image_shape),
-    )
-
-
 def _report_columns(model: Fitted, given: _GivenToReport) -> list[str]:
     """Return the section with the columns that differ between clusters, if X is a table."""
     if given.X is None or given.image_shape is not None or is_graph(model, given.X):
@@ -176,11 +153,11 @@ def _report_columns(model: Fitted, given: _GivenToReport) -> list[str]:
     return [_report_section("columns", "In which columns they differ", table)] if table else []
 
 
-def _report_stability(model: Fitted, given: _GivenToReport) -> list[str]:
+def _report_stability(given: _GivenToReport) -> list[str]:
     """Return the section with other fits, if they were made."""
     if given.stability is None:
         return []
-    tables = report_tables_of_stability(model, given.stability)
+    tables = report_tables_of_stability(given.stability)
     return [_report_section("stability", "How steady they are", tables)]
 
 
@@ -284,74 +261,6 @@ def _report_path_row(step: Candidate, answer: int, criterion: str) -> str:
         f'<th scope="row"><button type="button">{k}</button></th>{cells}'
         f'<td class="words" data-label="reason">{as_html(step.reason)}</td></tr>'
     )
-
-
-NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
-
-
-def _report_nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
-    """Return how near each cluster is to each other one, (k, k): larger is nearer.
-
-    For criterion="cut" this is the percentage of walks from the first that end in the second.
-    """
-    k = model.n_clusters_
-    if model.path_.criterion == "zz_top":
-        pairs = next(one for one in steps if one["k"] == k)["log10_zz_top"]
-        return None if pairs is None else np.array(pairs)
-    if k == 1:
-        return None
-    labels, shares = on_host(model.labels_), on_host(model.membership_)
-    return np.stack([100 * shares[labels == c].mean(axis=0) for c in range(k)])
-
-
-def _report_cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
-    """Return a table row for each cluster: its size, and the cluster that it is closest to."""
-    sizes, n_outliers = sizes_of_clusters(model)
-    label = NEARNESS[model.path_.criterion]
-    nearness, unit = _report_nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
-    rows = []
-    for c, size in enumerate(sizes.tolist()):
-        share = size / (sizes.sum() + n_outliers)
-        closest, shown = "–", "–"
-        place, height = c, 0.0
-        if nearness is not None:
-            others = nearness[c].copy()
-            others[c] = -np.inf
-            place, height = int(others.argmax()), float(others.max())
-            if height or not unit:  # a cluster that no walk enters has none that is closest
-                closest, shown = str(place), f"{height:.2f}{unit}"
-        color = COLORS[c % len(COLORS)]
-        rows.append(
-            f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
-            f'style="background:{color}"></span>{c}</th>'
-            f'<td data-value="{size}" data-label="rows">{size:,}</td>'
-            f'<td data-value="{share}" class="left" data-label="share"><span class="bar" '
-            f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
-            f'<td data-value="{place}" data-label="closest to">{closest}</td>'
-            f'<td data-value="{height}" data-label="{label}">{shown}</td></tr>'
-        )
-    return rows
-
-
-def _report_members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
-    """Return typical rows of each cluster as images."""
-    X = images(model, X, shape, "image_shape")
-    height, width = X.shape[1:]
-    chosen = typical(model, 12)
-    low = min(float(X[rows].min()) for rows in chosen)
-    high = max(float(X[rows].max()) for rows in chosen)
-    parts = ["<h3>Typical rows of each cluster</h3>"]
-    for c, rows in enumerate(chosen):
-        parts.append(f'<p class="soft">cluster {c}</p><div class="images">')
-        for row in rows.tolist():
-            pixels = (X[row].astype(np.float64) - low) / ((high - low) or 1) * 255
-            coded = base64.b64encode(pixels.round().astype(np.uint8).tobytes()).decode()
-            parts.append(
-                f'<canvas width="{width}" height="{height}" role="img" '
-                f'aria-label="row {row}" title="row {row}" data-pixels="{coded}"></canvas>'
-            )
-        parts.append("</div>")
-    return "\n".join(parts)
 
 
 def _report_seconds(spent: float) -> str:

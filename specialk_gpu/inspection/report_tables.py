@@ -13,7 +13,7 @@ from specialk_gpu.inspection.diagnostics import counted, sizes_of_clusters
 from specialk_gpu.inspection.stability import DOUBTFUL, STABLE, Stability
 from specialk_gpu.inspection.summary import Summary, name_in_summary, value_in_summary
 
-__all__ = ["report_table_of_columns", "report_tables_of_stability"]
+__all__ = ["check_reported_stability", "report_table_of_columns", "report_tables_of_stability"]
 
 MOST_COLUMNS = 20
 MOST_CLUSTERS = {"across": 8, "down": 40}
@@ -63,18 +63,16 @@ def report_table_of_columns(summary: Summary) -> str:
     )
 
 
-def report_tables_of_stability(model: Fitted, stability: Stability) -> str:
-    """Return how steady the clusters are, as HTML.
-
-    Raises
-    ------
-    ValueError
-        If it is not the stability of this model.
-    """
+def check_reported_stability(model: Fitted, stability: Stability | None) -> None:
+    """Raise a ValueError if it is not the stability of this model, nor None."""
     sizes = sizes_of_clusters(model)[0]
-    if not np.array_equal(getattr(stability, "sizes", ()), sizes):
+    if stability is not None and not np.array_equal(getattr(stability, "sizes", ()), sizes):
         msg = "stability must be what model.stability(X) returned for this model."
         raise ValueError(msg)
+
+
+def report_tables_of_stability(stability: Stability) -> str:
+    """Return how steady the clusters are, as HTML."""
     tables = [stability._by_kind(), stability._by_cluster(MOST_CLUSTERS["down"])]
     parts = [_paragraph(f"{stability._title()}. {STEADY}")]
     for head, rows in tables:
