@@ -491,6 +491,32 @@ def test_outliers_are_drawn_in_grey_and_counted(tmp_path):
     assert "1 row, label -1" in page
 
 
+@pytest.mark.parametrize(
+    ("n", "told"),
+    [
+        (0, None),
+        (1, "the outlier still counts in the cluster that it was taken from"),
+        (2, "the 2 outliers still count in the clusters that they were taken from"),
+    ],
+)
+def test_all_rows_are_in_the_table_of_sizes_and_it_is_told_where_outliers_count(tmp_path, n, told):
+    model = fit(np.concatenate([BLOBS, *(np.full((1, 3), 60.0 + 40 * i) for i in range(n))]))
+    model.labels_ = np.where(np.arange(300 + n) < 300, model.labels_, -1).astype(np.int32)
+    text = written(model, tmp_path)
+    table = re.search('<table id="sizes".*?</table>', text, re.DOTALL)[0]
+    counts = [int(rows) for rows in re.findall(r'data-label="rows">(\d+)<', table)]
+    shares = [float(share) for share in re.findall(r"> ([\d.]+) %</td>", table)][: len(counts)]
+    sizes = np.bincount(model.labels_ + 1, minlength=4).tolist()
+    assert counts == [*sizes[1:], *sizes[:1]][: 4 if n else 3]
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert ("outliers</th>" in table) == (n > 0)
+    said = " ".join(Page(text).texts)
+    assert said.count("still count") == (2 if n else 0)  # at the path and at the tree
+    assert told is None or said.count(told) == 2
+    path = next(step for step in data_of(text)["steps"] if step["k"] == 3)
+    assert sum(path["sizes"]) == 300 + n
+
+
 def test_own_coordinates_are_drawn(tmp_path):
     model = fit(BLOBS)
     given = np.random.default_rng(0).normal(size=(300, 2)) * (1, 100)

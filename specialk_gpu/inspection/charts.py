@@ -15,7 +15,7 @@ from specialk_gpu.inspection.diagnostics import LN10, counted, in_words, setting
 from specialk_gpu.inspection.places import Places
 from specialk_gpu.selection.merging import Tree
 
-__all__ = ["COLORS", "NAME", "as_html", "path_chart", "scatter_chart", "tree_chart"]
+__all__ = ["COLORS", "NAME", "OUTLIER", "as_html", "path_chart", "scatter_chart", "tree_chart"]
 
 COLORS = (  # distinguishable for most people, on a light and on a dark background
     "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",

@@ -173,6 +173,7 @@ def _report_why(model: Fitted, steps: list[dict[str, Any]]) -> str:
         f"<p>{as_html(f'{MEANING[criterion]} {_report_rule(model)}')}</p>",
         path_chart(model),
         f'<p class="soft screen">{choose} to see the sizes of its clusters.</p>',
+        _report_where_outliers_count(model),
         '<table id="path" class="stack">',
         '<caption class="soft">The path: one row for each k</caption>',
         f'<thead><tr>{heads}<th scope="col" class="words">reason</th></tr></thead>',
@@ -190,7 +191,21 @@ def _report_tree(model: Fitted) -> list[str]:
         "column below a number crosses as many branches: the clusters of that k, which "
         "labels_at(k) returns. The answer is marked. Only the last unions are drawn."
     )
-    return [_report_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", chart)]
+    note = _report_where_outliers_count(model)
+    return [_report_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", note, chart)]
+
+
+def _report_where_outliers_count(model: Fitted) -> str:
+    """Return a sentence for the path and the tree, which know no outliers."""
+    n = sizes_of_clusters(model)[1]
+    if not n:
+        return ""
+    told = (
+        "the outlier still counts in the cluster that it was"
+        if n == 1
+        else (f"the {n:,} outliers still count in the clusters that they were")
+    )
+    return f'<p class="soft">Outliers are set aside at the end: here {told} taken from.</p>'
 
 
 def _report_doubts(model: Fitted) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
 from specialk_gpu.backend.typing import Matrix
-from specialk_gpu.inspection.charts import COLORS, as_html, scatter_chart
+from specialk_gpu.inspection.charts import COLORS, OUTLIER, as_html, scatter_chart
 from specialk_gpu.inspection.diagnostics import counted, images, sizes_of_clusters, typical
 from specialk_gpu.inspection.places import places
 
@@ -58,11 +58,12 @@ def report_clusters(
         for name in heads
     )
     rows = "\n".join(_report_cluster_rows(model, steps))
+    foot = _report_outlier_row(model)
     parts = [
         f"<figure>{scatter_chart(model, drawn)}"
         f'<figcaption class="soft">{caption}</figcaption></figure>',
         f'<table id="sizes" class="stack">{sort}\n<thead><tr>{head}</tr></thead>',
-        f"<tbody>\n{rows}\n</tbody></table>",
+        f"<tbody>\n{rows}\n</tbody>{foot}</table>",
     ]
     if image_shape is not None and X is not None:
         parts.append(_report_members(model, X, image_shape))
@@ -102,15 +103,35 @@ def _report_cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str
                 closest, shown = str(place), f"{height:.2f}{unit}"
         color = COLORS[c % len(COLORS)]
         rows.append(
-            f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
-            f'style="background:{color}"></span>{c}</th>'
-            f'<td data-value="{size}" data-label="rows">{size:,}</td>'
-            f'<td data-value="{share}" class="left" data-label="share"><span class="bar" '
-            f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
+            f'<tr><th scope="row" data-value="{c}">{_swatch(color)}{c}</th>'
+            f"{_report_size_cells(size, share, color)}"
             f'<td data-value="{place}" data-label="closest to">{closest}</td>'
             f'<td data-value="{height}" data-label="{label}">{shown}</td></tr>'
         )
     return rows
+
+
+def _report_outlier_row(model: Fitted) -> str:
+    """Return the foot of the table: the outliers, if there are any."""
+    n_outliers = sizes_of_clusters(model)[1]
+    if not n_outliers:
+        return ""
+    share = n_outliers / len(model.labels_)
+    cells = _report_size_cells(n_outliers, share, OUTLIER)
+    return f'\n<tfoot><tr><th scope="row">{_swatch(OUTLIER)}outliers</th>{cells}</tr></tfoot>'
+
+
+def _swatch(color: str) -> str:
+    return f'<span class="swatch" style="background:{color}"></span>'
+
+
+def _report_size_cells(size: int, share: float, color: str) -> str:
+    """Return two cells: a number of rows, and its share of all rows."""
+    return (
+        f'<td data-value="{size}" data-label="rows">{size:,}</td>'
+        f'<td data-value="{share}" class="left" data-label="share"><span class="bar" '
+        f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
+    )
 
 
 def _report_members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
