@@ -294,10 +294,13 @@ def _cli_report(options: argparse.Namespace, _warned: list[str]) -> None:
     model = SpecialK.load(options.model)
     X, graph = None, model.affinity == "precomputed"
     if options.input:
+        kept = getattr(model, "preparation_", None)
         rows, preparation = _cli_new_rows(options, model)
         if rows.names:
             model.feature_names_in_ = np.array(rows.names, dtype=object)
         X = rows_to_show(rows, preparation, options.image_shape, graph=graph)
+        if kept is not None:
+            model.preparation_ = kept  # to be told
     source = printable(options.model.name)
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 

@@ -577,6 +577,7 @@ def test_the_report_of_a_table_speaks_in_its_own_units(tmp_path, capsys):
             assert f">{shown}</td>" in one
             assert f">{shown}</td>" in two
     assert "city=Oslo" in two
+    assert all("the mean was subtracted" in page for page in (one, two))
     assert ("How steady they are" in one, "How steady they are" in two) == (True, False)
 
 

@@ -24,6 +24,9 @@ from specialk_gpu.inspection.verdict import (
     verdict_in_short,
     watershed,
 )
+from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.frames import table_of_rows
+from specialk_gpu.tables.preparation import Preparation
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 DIGITS = load_digits().data[:600]
@@ -437,6 +440,35 @@ def test_the_seed_is_among_the_parameters(tmp_path):
     for seed in (0, 7):
         said = " ".join(Page(written(fit(BLOBS, random_state=seed), tmp_path)).texts)
         assert f"random_state={seed}" in said
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (Choice(), "Before the fit: no scaling."),
+        (
+            Choice(drop=("id",), one_hot=("<i>",), missing="median", scale="standard"),
+            "Before the fit: 1 of 4 columns was left out: 'id'; '<i>' was replaced by a column of "
+            "0 and 1 for every value; blanks were filled with the median of their column; of each "
+            "column of numbers the mean was subtracted, and the result divided by the standard "
+            "deviation.",
+        ),
+        (
+            Choice(columns=("a", "b"), missing="drop", scale="robust"),
+            "Before the fit: 2 of 4 columns were left out: 'id', '<i>'; rows with blanks were left "
+            "out, and are not counted here; of each column of numbers the median was subtracted, "
+            "and the result divided by the distance of the quartiles.",
+        ),
+    ],
+)
+def test_the_page_tells_what_was_done_with_the_columns(tmp_path, choice, said):
+    model = fit(BLOBS)
+    assert "Before the fit" not in written(model, tmp_path)
+    frame = pd.DataFrame(BLOBS, columns=["id", "a", "b"])
+    frame["<i>"] = "x" if choice.one_hot else 1.0
+    table = table_of_rows(frame, choice.as_text)
+    model.preparation_ = Preparation.fit(table, choice)[0].to_json()
+    assert said in " ".join(Page(written(model, tmp_path)).texts)
 
 
 # -- the picture ----------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ from specialk_gpu.inspection.verdict import (
     verdict_in_short,
     verdict_of_other_fits,
 )
+from specialk_gpu.tables.preparation import Preparation
+from specialk_gpu.tables.table import listed
 
 __all__ = ["report"]
 
@@ -61,6 +63,14 @@ SOURCE = {
     "zz_top": "The method: S. Hess, W. Duivesteijn, k is the Magic Number, ECML PKDD 2019. The "
     "bound assumes that the columns of the embedding are independent samples. They are not quite "
     "independent, so read alpha as a threshold, not as an error rate.",
+}
+MISSING = {
+    "drop": "rows with blanks were left out, and are not counted here",
+    "median": "blanks were filled with the median of their column",
+}
+SCALED = {
+    "standard": "the mean was subtracted, and the result divided by the standard deviation",
+    "robust": "the median was subtracted, and the result divided by the distance of the quartiles",
 }
 MOST_PAIRS = 30  # the largest k for which all pairs are listed
 
@@ -109,6 +119,7 @@ def report(
         "source": as_html(f"{source}: {told}" if source else told),
         "headline": as_html(verdict_in_short(model, stability)),
         "verdict": as_html(_report_verdict(model, stability)),
+        "preparation": as_html(_report_preparation(model)),
         "sections": "\n\n".join(_report_sections(model, steps, given)),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
@@ -121,6 +132,25 @@ def _report_verdict(model: Fitted, stability: Stability | None) -> str:
     """Return what decided, and what other fits say, if they were made."""
     words = verdict(model)[1]
     return words if stability is None else f"{words} {verdict_of_other_fits(model, stability)}"
+
+
+def _report_preparation(model: Fitted) -> str:
+    """Return in words what the command line did with the columns before the fit."""
+    kept = getattr(model, "preparation_", None)
+    if kept is None:
+        return ""
+    own = Preparation.from_json(kept)
+    told = []
+    if own.left_out:
+        was = "was" if len(own.left_out) == 1 else "were"
+        left_out = f"{len(own.left_out)} of {counted(len(own.order), 'column')} {was} left out"
+        told.append(f"{left_out}: {listed(own.left_out)}")
+    if own.one_hot:
+        each = "was" if len(own.one_hot) == 1 else "were each"
+        told.append(f"{listed(own.one_hot)} {each} replaced by a column of 0 and 1 for every value")
+    told += [MISSING[own.missing]] if own.missing else []
+    told.append(f"of each column of numbers {SCALED[own.scale]}" if own.scale else "no scaling")
+    return f"Before the fit: {'; '.join(told)}."
 
 
 def _report_sections(
