@@ -612,6 +612,9 @@ def test_the_picture_names_the_columns_that_were_fitted(tmp_path):
     assert "Columns column 0 (to the right) and column 1 (upwards)" in said
     said = " ".join(Page(written(fit(frame[["b", "d"]]), tmp_path, X=frame)).texts)
     assert "Columns b (to the right) and d (upwards)" in said
+    bare = frame[["b", "d"]].to_numpy()
+    said = " ".join(Page(written(fit(frame[["b", "d"]]), tmp_path, X=bare)).texts)
+    assert "Columns b (to the right) and d (upwards)" in said
 
 
 def cells_of(text, section):
