@@ -471,6 +471,44 @@ def test_the_page_tells_what_was_done_with_the_columns(tmp_path, choice, said):
     assert said in " ".join(Page(written(model, tmp_path)).texts)
 
 
+@pytest.mark.parametrize(
+    ("criterion", "term", "meaning"),
+    [
+        ("cut", "walks that end in it", "A walk goes from a row to one of its neighbours"),
+        ("cut", "worst pair", "The worst pair are the two least separate of the k clusters"),
+        ("cut", "alpha", "p is at most alpha = 0.05, the limit of this fit"),
+        ("zz_top", "log10 of the ZZ Top Bound with it", "Its log10 is shown: -2 means 0.01"),
+        ("zz_top", "inertia", "Inertia is the sum of the squared distances"),
+        ("zz_top", "embedding", "coordinates that come from the graph of neighbours, called the"),
+    ],
+)
+def test_terms_are_explained_where_they_are_used(tmp_path, criterion, term, meaning):
+    said = " ".join(
+        " ".join(Page(written(fit(BLOBS, criterion=criterion), tmp_path)).texts).split()
+    )
+    assert term in said
+    assert meaning in said
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_the_axis_of_the_path_shows_numbers_that_are_those_of_the_dots(tmp_path, criterion):
+    model = fit(BLOBS, criterion=criterion)
+    chart = re.search(r'<svg viewBox="0 0 720 330".*?</svg>', written(model, tmp_path))[0]
+    plain = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    ys, marks = [], []
+    for y, mark in re.findall(r'y="([\d.]+)" text-anchor="end">([^<a]+)</text>', chart):
+        ys.append(float(y) - 4)
+        marks.append(np.log10(float(re.sub("^10⁻", "1e⁻", mark).translate(plain))))
+    slope, origin = np.polyfit(ys, marks, 1)
+    np.testing.assert_allclose(slope * np.array(ys) + origin, marks, atol=0.02)
+    dots = re.findall(r'data-k="(\d+)".*?class="halo" cx="[\d.]+" cy="([\d.]+)"', chart)
+    log10_p = {step.k: step.log_p / np.log(10) for step in model.path_}
+    assert len(dots) == len(model.path_) - 1
+    for k, y in dots:
+        expected = log10_p[int(k)]
+        assert slope * float(y) + origin == pytest.approx(max(expected, min(marks)), abs=0.05)
+
+
 # -- the picture ----------------------------------------------------------------------------------
 
 NINE, _ = make_blobs(

@@ -47,14 +47,19 @@ from specialk_gpu.tables.table import listed
 __all__ = ["report"]
 
 MEANING = {
-    "cut": "The rows are divided into small fragments. The two least separate are merged, again "
-    "and again, until one is left. The cut test says how separate two clusters are: it compares "
-    "the graph at their border with the graph inside them. p is the chance of a border that thin "
-    "inside one cluster. Own p is the p of the least separate pair of the k clusters. The decision "
-    "uses p: the smallest own p of k or more clusters, with fragments of several sizes.",
-    "zz_top": "For each k, k-means splits the rows into k clusters. For every pair of clusters, "
-    "the ZZ Top Bound says how likely such a clear split would be, at most, if the two were really "
-    "one cluster. The page shows the largest bound over the pairs.",
+    "cut": "k is the number of clusters. The rows are divided into small fragments. The two least "
+    "separate are merged, again and again, until one is left. The cut test says how separate two "
+    "clusters are. It looks at the graph, which joins each row to its nearest neighbours: it "
+    "compares the edges at the border of the two with those inside them. p is the chance of a "
+    "border that thin inside one cluster. The worst pair are the two least separate of the k "
+    "clusters, and own p is their p. The decision uses p: the smallest own p of k or more "
+    "clusters, with fragments of several sizes.",
+    "zz_top": "k is the number of clusters. For each k, k-means splits the rows into k clusters, "
+    "in coordinates that come from the graph of neighbours, called the embedding. For every pair "
+    "of clusters, the ZZ Top Bound says how likely such a clear split would be, at most, if the "
+    "two were really one cluster. The page shows the largest bound over the pairs, that of the "
+    "worst pair. Inertia is the sum of the squared distances of the rows to the means of their "
+    "clusters.",
 }
 SOURCE = {
     "cut": "The rule is this library's cut test. Its p is measured on data sets without clusters. "
@@ -275,7 +280,7 @@ def _report_rule(model: Fitted) -> str:
         return "Here k was given, so no test decided it."
     if criterion == "zz_top" and given.stopping == "watershed":
         return "The answer is the last k before the largest drop in certainty (1 minus the bound)."
-    level = f"at most alpha = {given.alpha:g}"
+    level = f"at most alpha = {given.alpha:g}, the limit of this fit"
     if criterion == "cut":
         return f"The answer is the largest k whose p is {level}."
     return f"A k is accepted if this is {level}. The answer is the k before the first rejected one."

@@ -13,10 +13,19 @@ from specialk_gpu.backend.typing import Matrix
 from specialk_gpu.inspection.charts import COLORS, OUTLIER, as_html, scatter_chart
 from specialk_gpu.inspection.diagnostics import counted, images, sizes_of_clusters, typical
 from specialk_gpu.inspection.places import places
+from specialk_gpu.selection.walks import N_STEPS
 
 __all__ = ["report_clusters"]
 
 NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
+CLOSEST = {
+    "cut": "A walk goes from a row to one of its neighbours, drawn at random, and so on for up to "
+    f"{N_STEPS} steps. Of the walks that begin in a cluster, some end in others: it is closest to "
+    "the one in which most end.",
+    "zz_top": "The ZZ Top Bound says how likely so clear a split of two clusters would be, at "
+    "most, if they were one. A cluster is closest to the one with the largest bound. Its log10 is "
+    "shown: -2 means 0.01, and -3 means 0.001.",
+}
 
 
 def report_clusters(
@@ -65,6 +74,8 @@ def report_clusters(
         f'<table id="sizes" class="stack">{sort}\n<thead><tr>{head}</tr></thead>',
         f"<tbody>\n{rows}\n</tbody>{foot}</table>",
     ]
+    if model.n_clusters_ > 1:
+        parts.append(f'<p class="soft">{CLOSEST[model.path_.criterion]}</p>')
     if image_shape is not None and X is not None:
         parts.append(_report_members(model, X, image_shape))
     return "\n".join(parts)

@@ -26,11 +26,13 @@ COLUMNS = (
     "differ in the columns that they were made from."
 )
 STEADY = (
-    "The rows were clustered again, each time with one small change. The ARI compares all labels "
-    "with those of this page: 1 means the same. The Jaccard index of a cluster is the share of "
-    "rows that it has in common with the most similar cluster of another fit. A cluster whose mean "
-    f"is {STABLE:g} or more under each change is stable. Do not trust one with less than "
-    f"{DOUBTFUL:g}."
+    "The rows were clustered again, each time with one small change: of random_state, the seed of "
+    "all chance; of the order of the rows; of n_neighbors, the number of neighbours in the graph; "
+    "or to a sample of the rows. The adjusted Rand index (ARI) compares all labels with those of "
+    "this page: 1 means the same clusters, 0 as alike as by chance. The Jaccard index of a cluster "
+    "is the share of rows that it has in common with the most similar cluster of another fit. A "
+    f"cluster whose mean is {STABLE:g} or more under each change is stable. Do not trust one with "
+    f"less than {DOUBTFUL:g}."
 )
 
 
