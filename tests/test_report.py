@@ -692,15 +692,36 @@ def test_the_page_shows_the_columns_that_differ(tmp_path):
 
 def test_the_page_says_what_it_leaves_out(tmp_path, monkeypatch):
     monkeypatch.setattr("specialk_gpu.inspection.report_tables.MOST_COLUMNS", 2)
-    monkeypatch.setattr(
-        "specialk_gpu.inspection.report_tables.MOST_CLUSTERS", {"across": 2, "down": 1}
-    )
+    monkeypatch.setattr("specialk_gpu.inspection.report_tables.MOST_CLUSTERS", 1)
     model = fit(BLOBS)
     steady = model.stability(BLOBS, kinds=["order"], n_refits=1, random_state=0)
     text = written(model, tmp_path, X=BLOBS, stability=steady)
-    assert "Left out: 1 column and 1 cluster; model.summary(X) has all." in text
+    left_out = "the column that differs least and the clusters from 1 on"
+    assert f"Left out: {left_out}." in text
     assert "Left out: 2 clusters, more stable." in text
-    assert cells_of(text, "columns")[0] == ["column", "effect", "cluster 0", "cluster 1"]
+    assert cells_of(text, "columns")[0] == ["column", "effect", "cluster 0"]
+
+
+def test_the_columns_of_many_clusters_are_shown_in_several_tables(tmp_path):
+    model = fit(NINE, max_clusters=12)
+    labels, text = model.labels_, written(model, tmp_path, X=NINE)
+    rows = cells_of(text, "columns")
+    found = {}
+    for row in rows:
+        if row[0] == "column":
+            head = row
+            continue
+        for name, cell in zip(head[2:], row[2:], strict=True):
+            found[row[0], name] = float(cell)
+    assert len(found) == 3 * 9
+    for j in range(3):
+        for c in range(9):
+            median = np.median(NINE[labels == c, j])
+            assert found[f"column {j}", f"cluster {c}"] == pytest.approx(median, rel=1e-3)
+    said = " ".join(Page(text).texts)
+    assert "Clusters 0 to 7 of 9 clusters" in said
+    assert "Cluster 8 of 9 clusters" in said
+    assert "Left out" not in said
 
 
 def test_the_page_shows_other_fits_of_this_model_alone(tmp_path):
@@ -710,8 +731,9 @@ def test_the_page_shows_other_fits_of_this_model_alone(tmp_path):
     assert str(steady).splitlines()[0] in text
     rows = cells_of(text, "stability")
     assert [row[2] for row in rows[1:4]] == ["3 (2)", "3 (2)", "3 (3)"]
+    assert "its mean Jaccard index</caption>" in text  # also on a phone, without the head
     stable = {row[0]: row[-1] for row in rows[6:]}
-    assert stable == {str(c): "stable" for c in range(3)}
+    assert stable == {f"cluster {c}": "stable" for c in range(3)}
     for other in (fit(BLOBS[:-1]).stability(BLOBS[:-1], kinds=["order"], n_refits=1), 7, True):
         with pytest.raises(ValueError, match=r"must be what model.stability\(X\) returned"):
             written(model, tmp_path, stability=other)

@@ -128,8 +128,8 @@ def _report_outlier_row(model: Fitted) -> str:
     if not n_outliers:
         return ""
     share = n_outliers / len(model.labels_)
-    cells = _report_size_cells(n_outliers, share, OUTLIER)
-    return f'\n<tfoot><tr><th scope="row">{_swatch(OUTLIER)}outliers</th>{cells}</tr></tfoot>'
+    cells, rest = _report_size_cells(n_outliers, share, OUTLIER), '<td colspan="2"></td>'
+    return f'\n<tfoot><tr><th scope="row">{_swatch(OUTLIER)}outliers</th>{cells}{rest}</tr></tfoot>'
 
 
 def _swatch(color: str) -> str:
