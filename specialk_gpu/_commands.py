@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specialk_gpu._options import add_input_options
+from specialk_gpu._command_files import chosen_columns, input_as_file, reading_of_file
+from specialk_gpu._options import add_column_options, add_input_options
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import print_info
 
@@ -128,6 +129,7 @@ def add_estimate(commands: Commands) -> None:
     rule = "the rule that decides (cut)"
     estimate.add_argument("--criterion", choices=("cut", "zz_top"), default="cut", help=rule)
     add_input_options(estimate)
+    add_column_options(estimate)
 
 
 def _estimate_command(options: argparse.Namespace, _warned: list[str]) -> None:
@@ -135,12 +137,14 @@ def _estimate_command(options: argparse.Namespace, _warned: list[str]) -> None:
 
     if len(options.size) == 1:
         from specialk_gpu.io.rows import read_rows
-        from specialk_gpu.tables.choice import Choice
 
-        header = {"yes": True, "no": False}.get(options.header)
-        reading = {"key": options.key, "header": header, "graph": False}
-        m, d = read_rows(Path(options.size[0]), Choice(), **reading)[1].X.shape
+        choice, reading = chosen_columns(options), reading_of_file(options)
+        with input_as_file(Path(options.size[0])) as path:
+            m, d = read_rows(path, choice, graph=False, **reading)[1].X.shape
     elif len(options.size) == 2 and all(size.isdecimal() for size in options.size):
+        if chosen_columns(options):
+            msg = "options about columns are for a file; ROWS and COLUMNS are counted already"
+            raise ValueError(msg)
         m, d = map(int, options.size)
     else:
         msg = f"expected ROWS and COLUMNS, or one file, got {' '.join(options.size)}"

@@ -1,5 +1,6 @@
 """The commands compare and estimate, the package as a program, and messages in shell words."""
 
+import io
 import json
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from specialk_gpu import _progress
+from specialk_gpu import _command_files, _progress
 from specialk_gpu._options import in_words_of_options
 from specialk_gpu.cli import main
 from specialk_gpu.io import write_labels
@@ -95,6 +96,72 @@ def test_sizes_and_files_are_estimated(tmp_path, capsys):
     for wrong in (["3", "x"], ["1", "2", "3"]):
         assert main(["estimate", *wrong]) == 2
         assert "expected ROWS and COLUMNS, or one file" in capsys.readouterr().err
+
+
+TABLE = "name,a,b\n" + "".join(f"n{i},{i % 7},{i * i % 11}\n" for i in range(40))
+
+
+def test_a_file_of_which_columns_are_left_out_is_estimated_as_the_error_advises(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text(TABLE)
+    assert main(["estimate", str(tmp_path / "t.csv")]) == 2
+    assert "add --id-column name" in capsys.readouterr().err
+    assert main(["estimate", str(tmp_path / "t.csv"), "--id-column", "name"]) == 0
+    assert capsys.readouterr().out.startswith("40 rows, 2 columns, ")
+
+
+def test_columns_are_those_of_a_file(capsys):
+    assert main(["estimate", "30", "4", "--drop", "a"]) == 2
+    assert "ROWS and COLUMNS are counted already" in capsys.readouterr().err
+
+
+def pipe(monkeypatch, text):
+    raw = text if isinstance(text, bytes) else text.encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+
+
+def test_what_is_piped_is_read_as_csv(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text(TABLE)
+    same = ["--id-column", "name", "--random-state", "0", "--n-clusters", "2", "--quiet"]
+    kept = ["--report", "r.html", "--model", "m.npz"]
+    assert main(["fit", "t.csv", *same, "--output", "file.csv"]) == 0
+    pipe(monkeypatch, TABLE)
+    assert main(["fit", "-", *same, "--output", "piped.csv", *kept]) == 0
+    expected = (tmp_path / "file.csv").read_text()
+    assert (tmp_path / "piped.csv").read_text() == expected
+    assert "standard input: 40 rows of 2 columns" in (tmp_path / "r.html").read_text()
+    pipe(monkeypatch, TABLE)
+    assert main(["predict", "m.npz", "-", "--output", "again.csv"]) == 0
+    assert (tmp_path / "again.csv").read_text() == expected
+    pipe(monkeypatch, TABLE)
+    assert main(["estimate", "-", "--drop", "name"]) == 0
+    assert "40 rows, 2 columns" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("piped", "message"),
+    [
+        (TABLE, "line 2, column 'name' holds 'n0', expected a number (40 such cells)"),
+        ("", "it holds no data"),
+        (b"\x93NUMPY\x01\x00", "it is not text in UTF-8"),
+        ("a,b\n" + "1,2\n" * 500, "standard input holds more than 1,000 bytes"),
+    ],
+)
+def test_errors_name_standard_input(monkeypatch, capsys, piped, message):
+    monkeypatch.setattr(_command_files, "MOST_PIPED", 1000)
+    pipe(monkeypatch, piped)
+    assert main(["fit", "-"]) == 2
+    err = capsys.readouterr().err
+    assert message in err
+    read_as = "cannot read standard input, which is read as CSV: "
+    assert (read_as in err) == ("more than" not in message)
+
+
+def test_a_closed_standard_input_is_told(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert main(["predict", "-", "-"]) == 2
+    assert main(["fit", "-"]) == 2
+    assert "standard input is closed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("quiet", [False, True])
