@@ -16,7 +16,7 @@ import os
 import sys
 import time
 import warnings
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +202,10 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
         if preparation:  # `read_rows` has warned by name
             warnings.simplefilter("ignore", ScaleWarning)
         model, seconds = _cli_model(X, parameters, quiet=options.quiet)
-    stability = model.stability(X, random_state=model.random_state) if options.stability else None
+    stability = None
+    if options.stability:
+        with _cli_progress(quiet=options.quiet):
+            stability = model.stability(X, random_state=model.random_state)
     if rows_read.names:
         model.feature_names_in_ = np.array(rows_read.names, dtype=object)
     prepared = preparation.to_json() if preparation else None
@@ -340,13 +343,20 @@ def _cli_model(
 ) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
-    from specialk_gpu._progress import show_progress_by_minute
 
-    verbose = int(not quiet and sys.stderr.isatty())
     start = time.perf_counter()
-    with nullcontext() if quiet or verbose else show_progress_by_minute():
-        model = SpecialK(**parameters, verbose=verbose).fit(X)
+    with _cli_progress(quiet=quiet):
+        model = SpecialK(**parameters).fit(X)
     return model, time.perf_counter() - start
+
+
+def _cli_progress(*, quiet: bool) -> AbstractContextManager[None]:
+    """Show progress on stderr: as suits a terminal, or as suits a file."""
+    from specialk_gpu._progress import show_progress_by_minute, show_progress_by_stage
+
+    if quiet:
+        return nullcontext()
+    return show_progress_by_stage() if sys.stderr.isatty() else show_progress_by_minute()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 import specialk_gpu
-from specialk_gpu import ConvergenceError, SpecialK, backend
+from specialk_gpu import ConvergenceError, SpecialK, _progress, backend
 from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend.cpu.threads import n_threads
 from specialk_gpu.cli import main
@@ -204,7 +205,7 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
     seen = stand_in()
     assert main(["fit", str(points), "--full-path", "--normalize", *flags]) == 0
     np.testing.assert_array_equal(seen.pop("X"), np.load(points))
-    assert seen == {**given, "full_path": True, "normalize": True, "verbose": 0}
+    assert seen == {**given, "full_path": True, "normalize": True}
     offered = set(inspect.signature(SpecialK).parameters) - {"metric", "verbose"}
     assert offered == set(given) | {"full_path", "normalize"}
 
@@ -213,7 +214,7 @@ def test_words_stand_for_values_that_are_no_numbers(points, stand_in):
     seen = stand_in()
     assert main(["fit", str(points), "--n-components", "auto", "--n-kmeans-components=all"]) == 0
     del seen["X"]
-    assert seen == {"n_components": "auto", "n_kmeans_components": None, "verbose": 0}
+    assert seen == {"n_components": "auto", "n_kmeans_components": None}
 
 
 def test_key_and_header_reach_the_reader(tmp_path, stand_in):
@@ -352,12 +353,31 @@ def test_warnings_take_one_line_each_and_enter_the_summary(points, capsys, stand
     ("terminal", "flags", "shown"),
     [(True, [], True), (True, ["--quiet"], False), (False, [], False)],
 )
-def test_progress_is_for_terminals(points, caplog, monkeypatch, terminal, flags, shown):
+def test_stages_are_told_on_terminals_without_tqdm(
+    points, capsys, caplog, monkeypatch, terminal, flags, shown
+):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     assert main(["fit", str(points), "--backend", "numpy", *flags]) == 0
-    stages = {record.getMessage().partition(":")[0] for record in caplog.records}
-    assert ({"graph", "eigenpairs", "fragments"} <= stages) == shown
-    assert bool(stages) == shown
+    lines = capsys.readouterr().err.splitlines()
+    stages = ["graph", "eigenpairs", "fragments", "merging", "polishing"]
+    assert [line.partition(":")[0] for line in lines] == (stages if shown else [])
+    assert all(re.fullmatch(r"\w+: done; about \d+ % of the fit", line) for line in lines)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_other_fits_tell_how_many_are_done_and_no_more(tmp_path, capsys, monkeypatch, terminal):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr("specialk_gpu.inspection.stability.KINDS", ("n_neighbors",))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(_progress, "MINUTE", 0.0)  # a line for every report
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 2)))
+    command = ["fit", str(tmp_path / "x.npy"), "--backend", "numpy", "--n-clusters", "2"]
+    assert main([*command, "--random-state", "0", "--stability"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    begun = [line.startswith("other fits") for line in told].index(True)
+    assert told[begun:] == [f"other fits: {i} of 3" for i in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
