@@ -7,9 +7,10 @@ import sys
 
 import numpy as np
 import pytest
+from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
-from specialk_gpu import _command_files, _progress
+from specialk_gpu import SpecialK, _command_files, _progress
 from specialk_gpu._options import in_words_of_options
 from specialk_gpu.cli import main
 from specialk_gpu.io import write_labels
@@ -192,7 +193,7 @@ def test_the_package_is_a_program():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--alpha", "2"], "--alpha must be a float in the range (0.0, 1.0). Got 2.0 instead."),
+        (["--alpha", "2"], "--alpha must be a number above 0 and below 1. Got 2.0 instead."),
         (
             ["--min-clusters", "3", "--max-clusters", "2"],
             "--min-clusters must be at most --max-clusters, got --min-clusters 3, "
@@ -211,6 +212,35 @@ def test_errors_name_options(tmp_path, capsys, options, message):
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("words", "level"), [(["--noise"], 4.0), (["--noise", "2.5"], 2.5)])
+def test_noise_has_a_usual_level(tmp_path, words, level):
+    rows, _ = make_blobs(120, centers=[(0, 0), (20, 0)], random_state=0)
+    np.save(tmp_path / "x.npy", np.vstack([rows, [[60, 60]]]))
+    output = tmp_path / "l.npy"
+    command = [
+        "fit",
+        str(tmp_path / "x.npy"),
+        "--n-clusters",
+        "2",
+        "--random-state",
+        "0",
+        "--quiet",
+    ]
+    assert main([*command, "--output", str(output), *words]) == 0
+    model = SpecialK(n_clusters=2, random_state=0).fit(np.load(tmp_path / "x.npy"))
+    far = model.outlier_scores_ > level
+    assert 0 < far.sum() < 60
+    np.testing.assert_array_equal(np.load(output) < 0, far)
+
+
+def test_a_warning_of_scales_names_the_option_that_helps(tmp_path, capsys):
+    X = np.random.default_rng(0).normal(size=(60, 2)) * [1, 1e4]
+    np.save(tmp_path / "x.npy", X)
+    command = ["fit", str(tmp_path / "x.npy"), "--n-clusters", "2", "--backend", "numpy"]
+    assert main(command) == 0
+    assert "different units, add --scale standard." in capsys.readouterr().err
+
+
 def test_warnings_name_options(tmp_path, capsys):
     np.save(tmp_path / "X.npy", np.random.default_rng(0).normal(size=(20, 2)))
     command = ["fit", str(tmp_path / "X.npy"), "--backend", "numpy", "--n-neighbors", "25"]
@@ -227,6 +257,17 @@ def test_warnings_name_options(tmp_path, capsys):
         ("Ask for fewer (n_components), or", "Ask for fewer (--n-components), or"),
         ("the fit came to time_limit=2.5 in", "the fit came to --time-limit 2.5 in"),
         ("tol=1e-08.", "--tol 1e-08."),
+        (
+            "must be an int in the range [1, inf) or a str",
+            "must be a whole number of at least 1 or a str",
+        ),
+        ("a float in the range (0.0, 1.0]. Got", "a number above 0 and at most 1. Got"),
+        ("must be a str among {'b', 'a'}. Got", "must be one of 'a', 'b'. Got"),
+        ("[0, 9], an instance of 'numpy.bool'. Got", "[0, 9]. Got"),
+        ("noise must be None with", "--noise must not be given with"),
+        ("choose one with key= (--key on the command line)", "choose one by --key"),
+        ("n_rows must be at least 2", "ROWS must be at least 2"),
+        ("the columns of X have", "the columns of INPUT have"),
         # these are no parameters
         ("the backend has a metric of weights", "the backend has a metric of weights"),
         ("n_clusters_ and my_n_clusters", "n_clusters_ and my_n_clusters"),
