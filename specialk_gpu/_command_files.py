@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields
@@ -15,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 from specialk_gpu._printable import printable
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from specialk_gpu.tables.choice import Choice
 
-__all__ = ["STANDARD_INPUT", "check_outputs", "chosen_columns", "input_as_file", "reading_of_file"]
+__all__ = ["STANDARD_INPUT", "check_outputs", "chosen_columns", "input_as_file"]
+__all__ += ["labels_with_ids", "reading_of_file"]
 
 STANDARD_INPUT = Path("-")
 MOST_PIPED, BLOCK = 1 << 32, 1 << 20  # bytes: the most that is read from a pipe, and at once
@@ -104,3 +108,41 @@ def check_outputs(
             msg = f"{flag} would overwrite another file of this command, got {path}"
             raise ValueError(msg)
         taken.add(path.resolve())
+
+
+def labels_with_ids(path: Path) -> tuple[np.ndarray, list[str] | None, str]:
+    """Return labels, with the ids that stand beside them in a table of two columns.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    labels : ndarray of shape (n_samples,), int64
+    ids : list of str, or None
+        The other column, if the file has a header, its columns are "label" and that one, and no id
+        is blank or occurs twice.
+    name : str
+        The name of that column, or "".
+
+    Raises
+    ------
+    FileNotFoundError, ImportError, ValueError
+        As in `read_labels`.
+    """
+    from specialk_gpu.io.files import is_table_file, read_labels, read_table_file
+    from specialk_gpu.tables.table import Table
+
+    def other(order: list[str], *, header: bool) -> list[str]:
+        beside = [name for name in order if name != "label"]
+        return beside if header and len(order) == 2 and len(beside) == 1 else []
+
+    table = read_table_file(path, as_text=other) if is_table_file(path) else None
+    for name, ids in table.text.items() if isinstance(table, Table) else ():
+        if all(ids) and len(set(ids)) == len(ids):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # that ids are left out
+                return read_labels(path), ids, name
+    return read_labels(path), None, ""

@@ -6,7 +6,7 @@ import argparse
 import csv
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 __all__ = [
@@ -39,7 +39,7 @@ class OptionsParser(argparse.ArgumentParser):
         """Return a question for the option, command or choice that may have been meant."""
         choice = re.search(r"invalid choice: '([^']+)' \(choose from (.*)\)$", message)
         option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
-        known: Iterable[str] = ()
+        known: Collection[str] = ()
         if choice:
             given, known = choice[1], re.findall(r"[\w-]+", choice[2])
         elif option:

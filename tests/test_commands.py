@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from specialk_gpu import SpecialK, _command_files, _progress
+from specialk_gpu._commands import COMPARED
 from specialk_gpu._options import in_words_of_options
 from specialk_gpu.cli import main
 from specialk_gpu.io import write_labels
@@ -29,7 +31,7 @@ def labels(tmp_path):
 def test_two_files_of_labels_are_compared(labels, capsys):
     assert main(["compare", *labels]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["rows: 6", "clusters: 3 in A, 2 in B"]
+    assert lines[:2] == ["rows: 6, compared by their order", "clusters: 3 in A, 2 in B"]
     assert lines[2] == f"ARI: {adjusted_rand_score(A, B):.3f}"
     assert lines[3] == f"NMI: {normalized_mutual_info_score(A, B):.3f}"
     assert [line.split() for line in lines[4:]] == [
@@ -38,6 +40,57 @@ def test_two_files_of_labels_are_compared(labels, capsys):
         ["1", "0", "2", "0"],
         ["2", "1", "0", "0"],
     ]
+
+
+def test_labels_with_ids_are_compared_by_them(tmp_path, capsys):
+    ids = [f"r{i}" for i in range(6)]
+    order = [4, 0, 5, 2, 1]  # of B, without r3
+    write_labels(tmp_path / "a.csv", A, ids=ids, id_name="who")
+    write_labels(tmp_path / "b.csv", B[order], ids=[ids[i] for i in order], id_name="who")
+    assert main(["compare", str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rows: 5, compared by who, 1 left out of A"
+    assert lines[2] == f"ARI: {adjusted_rand_score(np.delete(A, 3), np.delete(B, 3)):.3f}"
+    write_labels(tmp_path / "c.csv", B, ids=[f"s{i}" for i in range(6)], id_name="who")
+    assert main(["compare", str(tmp_path / "a.csv"), str(tmp_path / "c.csv")]) == 2
+    assert "A and B must label the same rows, but share no 'who'" in capsys.readouterr().err
+    write_labels(tmp_path / "d.csv", A, ids=list("012345"), id_name="id")  # counts the rows
+    assert main(["compare", str(tmp_path / "d.csv"), str(tmp_path / "d.csv")]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("rows: 6, compared by id\n")
+    assert err == ""
+
+
+@pytest.mark.parametrize(
+    ("ids", "id_name"),
+    [(["x", "x", "y", "z", "u", "v"], "who"), (list("abcdef"), "other"), (None, "")],
+)
+def test_without_the_same_ids_labels_are_compared_by_their_order(tmp_path, capsys, ids, id_name):
+    write_labels(tmp_path / "a.csv", A, ids=list("fedcba"), id_name="who")
+    write_labels(tmp_path / "b.csv", B, ids=ids, id_name=id_name)
+    assert main(["compare", str(tmp_path / "a.csv"), str(tmp_path / "b.csv")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "rows: 6, compared by their order"
+    assert lines[2] == f"ARI: {adjusted_rand_score(A, B):.3f}"
+
+
+def test_summaries_show_what_was_done_with_the_columns(tmp_path, capsys):
+    kept = {"n_clusters": 2, "criterion": "cut", "cluster_sizes": [3, 3], "n_samples": 6}
+    kept |= {"n_features": 2, "seconds": 1.0, "parameters": {"alpha": None}}
+    own = {"columns": ["a", "b"], "missing": None, "scale": None, "one_hot": {}, "id_column": "k"}
+    other = own | {"columns": ["a", "c"], "scale": "standard", "one_hot": {"c": ["x", "y"]}}
+    for name, preparation in (("a", own), ("b", other), ("c", None)):
+        content = json.dumps(kept | {"preparation": preparation})
+        (tmp_path / f"{name}.json").write_text(content)
+    assert main(["compare", str(tmp_path / "a.json"), str(tmp_path / "b.json")]) == 0
+    rows = [re.split("  +", line) for line in capsys.readouterr().out.splitlines()]
+    assert rows[len(COMPARED) + 1 : -1] == [
+        ["--one-hot", "not given", "c"],
+        ["--scale", "not given", "standard"],
+        ["columns used", "a, b", "a, c"],
+    ]
+    assert main(["compare", str(tmp_path / "c.json"), str(tmp_path / "a.json")]) == 0
+    assert "--id-column    not given  k" in capsys.readouterr().out
 
 
 def test_large_tables_are_cut(tmp_path, capsys):
