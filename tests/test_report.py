@@ -405,7 +405,9 @@ def test_isolated_rows_and_a_p_near_alpha_are_doubts():
     assert any(
         "within a factor of 10 of alpha" in found for found, _ in doubts_about_verdict(model)
     )
-    assert verdict(model)[0] == "close"
+    sure, words = verdict(model)
+    assert sure == "close"
+    assert "the p of the cut test is near alpha = 0.01, the limit." in words
 
 
 def test_the_watershed_is_that_of_the_estimator():

@@ -131,7 +131,8 @@ def verdict(model: Fitted) -> tuple[str, str]:
     words += f" {_verdict_on_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
-        words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
+        limit = f"alpha = {given.alpha:g}, the limit"
+        words += f" At k = {_listed(near)} the {_measure(model)} is near {limit}."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
