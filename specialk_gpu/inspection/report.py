@@ -235,12 +235,10 @@ def _report_where_outliers_count(model: Fitted) -> str:
     n = sizes_of_clusters(model)[1]
     if not n:
         return ""
-    told = (
-        "the outlier still counts in the cluster that it was"
-        if n == 1
-        else (f"the {n:,} outliers still count in the clusters that they were")
-    )
-    return f'<p class="soft">Outliers are set aside at the end: here {told} taken from.</p>'
+    told = f"the {n:,} outliers still count in the clusters that they were taken from"
+    if n == 1:
+        told = "the outlier still counts in the cluster that it was taken from"
+    return f'<p class="soft">Outliers are set aside at the end: here {told}.</p>'
 
 
 def _report_doubts(model: Fitted) -> str:
