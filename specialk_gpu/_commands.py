@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specialk_gpu._options import add_input_options
+from specialk_gpu._command_files import (
+    chosen_columns,
+    input_as_file,
+    labels_with_ids,
+    reading_of_file,
+)
+from specialk_gpu._options import add_column_options, add_input_options
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import print_info
 
@@ -40,23 +46,32 @@ def _compare_command(options: argparse.Namespace, _warned: list[str]) -> None:
     if all(summaries):
         _compare_summaries(*map(_summary_to_compare, both))
         return
-    from specialk_gpu.io.files import read_labels
-
-    a, b = map(read_labels, both)
-    if len(a) != len(b):
+    (a, ids_a, name_a), (b, ids_b, name_b) = map(labels_with_ids, both)
+    how = "by their order"
+    if ids_a is not None and ids_b is not None and name_a == name_b:
+        place_a, place_b = ({row: i for i, row in enumerate(ids)} for ids in (ids_a, ids_b))
+        shared = [row for row in ids_a if row in place_b]
+        if not shared:
+            msg = f"A and B must label the same rows, but share no {name_a!r}"
+            raise ValueError(msg)
+        how = f"by {printable(name_a)}"
+        for ids, who in ((ids_a, "A"), (ids_b, "B")):
+            how += f", {len(ids) - len(shared)} left out of {who}" if len(ids) > len(shared) else ""
+        a, b = a[[place_a[row] for row in shared]], b[[place_b[row] for row in shared]]
+    elif len(a) != len(b):
         msg = f"A and B must label the same rows, got {len(a)} and {len(b)} labels"
         raise ValueError(msg)
-    _compare_labels(a, b)
+    _compare_labels(a, b, how)
 
 
-def _compare_labels(a: np.ndarray, b: np.ndarray) -> None:
+def _compare_labels(a: np.ndarray, b: np.ndarray, how: str) -> None:
     """Print how alike two clusterings are, and how many rows are in each pair of clusters."""
     import numpy as np
     from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
     from sklearn.metrics.cluster import contingency_matrix
 
     names = [np.unique(x) for x in (a, b)]
-    print(f"rows: {len(a)}")
+    print(f"rows: {len(a)}, compared {how}")
     print("clusters: {} in A, {} in B".format(*((own >= 0).sum() for own in names)))
     print(f"ARI: {adjusted_rand_score(a, b):.3f}")
     print(f"NMI: {normalized_mutual_info_score(a, b):.3f}")
@@ -87,22 +102,16 @@ def _summary_to_compare(path: Path) -> dict[str, Any]:
 
 
 def _compare_summaries(a: dict[str, Any], b: dict[str, Any]) -> None:
-    """Print the answers of two fits, and the parameters in which they differ."""
+    """Print the answers of two fits, and the options in which they differ."""
     rows = [["", "A", "B"]]
     rows += [
         [name, _shortened_to_compare(a[name]), _shortened_to_compare(b[name])] for name in COMPARED
     ]
-    mine, other = a["parameters"], b["parameters"]
+    mine, other = _options_to_compare(a), _options_to_compare(b)
     for name in sorted({*mine, *other}):
         if mine.get(name) != other.get(name):
-            option = f"--{name.replace('_', '-')}"
-            rows.append(
-                [
-                    option,
-                    _shortened_to_compare(mine.get(name)),
-                    _shortened_to_compare(other.get(name)),
-                ]
-            )
+            both = map(_shortened_to_compare, (mine.get(name), other.get(name)))
+            rows.append([name, *both])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
@@ -110,12 +119,26 @@ def _compare_summaries(a: dict[str, Any], b: dict[str, Any]) -> None:
     print("Labels are compared by: specialk-gpu compare A.csv B.csv")
 
 
+def _options_to_compare(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return what was chosen for a fit: parameters, and what was done with the columns."""
+    found, own = dict(summary["parameters"]), summary.get("preparation")
+    columns = None
+    if isinstance(own, dict):  # None for what is no table
+        columns, one_hot = own.get("columns"), own.get("one_hot")
+        found |= {name: own.get(name) for name in ("missing", "scale", "id_column")}
+        found["one_hot"] = list(one_hot) if isinstance(one_hot, dict) and one_hot else None
+    options = {f"--{name.replace('_', '-')}": value for name, value in found.items()}
+    return options | {"columns used": columns}
+
+
 def _shortened_to_compare(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
     if isinstance(value, list) and len(value) > 8:
         return f"{', '.join(map(str, value[:8]))}, ... ({len(value)})"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return "not given" if value is None else str(value)
 
 
 def add_estimate(commands: Commands) -> None:
@@ -128,6 +151,7 @@ def add_estimate(commands: Commands) -> None:
     rule = "the rule that decides (cut)"
     estimate.add_argument("--criterion", choices=("cut", "zz_top"), default="cut", help=rule)
     add_input_options(estimate)
+    add_column_options(estimate)
 
 
 def _estimate_command(options: argparse.Namespace, _warned: list[str]) -> None:
@@ -135,12 +159,14 @@ def _estimate_command(options: argparse.Namespace, _warned: list[str]) -> None:
 
     if len(options.size) == 1:
         from specialk_gpu.io.rows import read_rows
-        from specialk_gpu.tables.choice import Choice
 
-        header = {"yes": True, "no": False}.get(options.header)
-        reading = {"key": options.key, "header": header, "graph": False}
-        m, d = read_rows(Path(options.size[0]), Choice(), **reading)[1].X.shape
+        choice, reading = chosen_columns(options), reading_of_file(options)
+        with input_as_file(Path(options.size[0])) as path:
+            m, d = read_rows(path, choice, graph=False, **reading)[1].X.shape
     elif len(options.size) == 2 and all(size.isdecimal() for size in options.size):
+        if chosen_columns(options):
+            msg = "options about columns are for a file; ROWS and COLUMNS are counted already"
+            raise ValueError(msg)
         m, d = map(int, options.size)
     else:
         msg = f"expected ROWS and COLUMNS, or one file, got {' '.join(options.size)}"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import csv
+import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 from specialk_gpu._parameters import AFFINITIES
@@ -21,9 +22,32 @@ __all__ += ["in_words_of_options"]
 
 
 class OptionsParser(argparse.ArgumentParser):
+    """A parser whose errors are of one line, in plain words, with the option that was meant."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is unknown here, where the options of the command are known."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
+
     def error(self, message: str) -> NoReturn:
-        msg = f"{message} (see {self.prog} --help)"
+        message = message.replace("invalid int value:", "expected a whole number, got")
+        message = message.replace("invalid float value:", "expected a number, got")
+        msg = f"{message}{self._meant(message)} (see {self.prog} --help)"
         raise ValueError(msg)
+
+    def _meant(self, message: str) -> str:
+        """Return a question for the option, command or choice that may have been meant."""
+        choice = re.search(r"invalid choice: '([^']+)' \(choose from (.*)\)$", message)
+        option = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        known: Collection[str] = ()
+        if choice:
+            given, known = choice[1], re.findall(r"[\w-]+", choice[2])
+        elif option:
+            given, known = option[1], self._option_string_actions
+        near = difflib.get_close_matches(given, known, 1) if known else []
+        return f"; did you mean {near[0]}?" if near else ""
 
 
 def integer_option(word: str, meaning: str | None) -> Callable[[str], int | str | None]:
@@ -48,6 +72,14 @@ def image_shape_option(text: str) -> tuple[int, int]:
         msg = f"expected height x width, such as 28x28, got {text!r}"
         raise argparse.ArgumentTypeError(msg)
     return height, width
+
+
+def noise_option(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        msg = f"expected a number, got {text!r}: write --noise last to give none"
+        raise argparse.ArgumentTypeError(msg) from None
 
 
 def names_option(text: str) -> tuple[str, ...]:
@@ -114,7 +146,13 @@ PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "stopping": {"choices": ("first", "watershed"), "help": "zz_top: stopping rule (first)"},
     "n_init": _INTEGER | {"help": "zz_top: restarts of k-means (10)"},
-    "noise": _NUMBER | {"help": "label rows -1 if their outlier score exceeds X >= 1 (none)"},
+    "noise": {
+        "type": noise_option,
+        "metavar": "X",
+        "nargs": "?",
+        "const": True,
+        "help": "label rows -1 if their outlier score exceeds X >= 1; 4 without a number (none)",
+    },
     "eigen_solver": {"metavar": "NAME", "help": "solver for the eigenvectors (auto)"},
     "drop_correlated": _NUMBER
     | {"help": "drop eigenvectors whose correlation exceeds this (drop none)"},
@@ -135,14 +173,60 @@ PARAMETERS: dict[str, dict[str, Any]] = {
 }
 
 
+_RANGE = re.compile(r"an? (int|float) in the range ([\[(])([\d.-]+), ([\w.]+)([\])])")
+# What the library says to those who write Python, and what it means on the command line.
+_WORDS = [
+    (r"The '(\w+)' parameter of \w+ must", r"\1 must"),
+    (r",? (?:or )?an instance of '[\w.]+'", ""),
+    (r" or None\. Got", ". Got"),
+    (r"a str among \{'(\w+)'\}", r"'\1'"),
+    (r"must be None\b", "must not be given"),
+    (r" \(True means [\d.]+\)", ""),
+    (r"key='([^']*)' picks", r"--key \1 picks"),
+    (r"header=\w+ is for", "--header is for"),
+    (r"with key= \(--key on the command line\)", "by --key"),
+    (r"labels of shape \(n_samples,\)", "one label for each row"),
+    (r"an array of shape \(n_samples, n_features\)", "an array of rows and columns"),
+    (r"Found array with (\d+) sample\(s\).* a minimum of (\d+) is required by \w+\.",
+     r"INPUT must have at least \2 rows, got \1."),
+    (r"densify it with X\.toarray\(\)", "save it as a dense array"),
+    (r"Convert it with X\.toarray\(\)", "Save it as a dense array"),
+    (r", for instance with sklearn\.decomposition\.TruncatedSVD", ""),
+    (r"scale X first, for instance with sklearn\.preprocessing\.StandardScaler",
+     "add --scale standard"),
+    (r"specialk_gpu\.estimate says", "the command estimate says"),
+    (r"\bn_rows must", "ROWS must"),
+    (r"\bn_columns must", "COLUMNS must"),
+    (r"\bX(?= must\b| of shape\b)", "INPUT"),
+    (r"\bof X(?= have\b)", "of INPUT"),
+]  # fmt: skip
+
+
+def _range_in_words(found: re.Match[str]) -> str:
+    """Return an interval of scikit-learn's messages in words."""
+    kind, opened, low, high, closed = found.groups()
+    noun, low = "whole number" if kind == "int" else "number", f"{float(low):g}"
+    least = f"of at least {low}" if opened == "[" else f"above {low}"
+    if high == "inf":
+        return f"a {noun} {least}"
+    high = high if kind == "int" else f"{float(high):g}"
+    return f"a {noun} {least} and {'at most' if closed == ']' else 'below'} {high}"
+
+
+def _choices_in_words(found: re.Match[str]) -> str:
+    return f"one of {', '.join(sorted(found[1].split(', ')))}"
+
+
 def in_words_of_options(message: str) -> str:
     """Return a message of the library with its parameters named as options of the command line.
 
     Names that are also words, such as alpha, are taken for parameters only where a value or a
     sentence about a parameter follows.
     """
-    message = re.sub(r"The '(\w+)' parameter of \w+ must", r"\1 must", message)
-    message = message.replace(" or None. Got", ". Got")
+    message = _RANGE.sub(_range_in_words, message)
+    for pattern, words in _WORDS:
+        message = re.sub(pattern, words, message)
+    message = re.sub(r"a str among \{(.*)\}", _choices_in_words, message)
     for name in sorted(PARAMETERS, key=len, reverse=True):
         option = f"--{name.replace('_', '-')}"
         message = re.sub(rf"(?<![\w-]){name}=None\b", f"no {option}", message)

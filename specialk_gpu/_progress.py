@@ -20,6 +20,7 @@ __all__ = [
     "logger",
     "report_progress",
     "show_progress_by_minute",
+    "show_progress_by_stage",
 ]
 __all__ += ["show_progress", "stages_told", "with_progress", "without_progress"]
 
@@ -28,6 +29,8 @@ logger = logging.getLogger("specialk_gpu")
 
 _listener: ContextVar[Callable[[str, int, int], None] | None] = ContextVar("listener", default=None)
 _display: ContextVar[_ProgressDisplay | None] = ContextVar("display", default=None)
+_hushed: ContextVar[bool] = ContextVar("hushed", default=False)
+logger.addFilter(lambda _record: not _hushed.get())
 _told: ContextVar[Callable[[str], None] | None] = ContextVar("told", default=None)
 
 WHOLE = "{desc}: {percentage:3.0f}% of the fit |{bar}| {elapsed}<{remaining}"
@@ -56,13 +59,14 @@ def with_progress(results: Iterator[T], total: int, stage: str) -> Iterator[T]:
 
 @contextmanager
 def without_progress() -> Iterator[None]:
-    """Tell the listener of this thread nothing: of a part of a stage, whose own stages are many."""
-    tokens = _listener.set(None), _display.set(None)
+    """Tell the listener and the log nothing: of a part of a stage, whose own stages are many."""
+    tokens = _listener.set(None), _display.set(None), _hushed.set(True)
     try:
         yield
     finally:
         _listener.reset(tokens[0])
         _display.reset(tokens[1])
+        _hushed.reset(tokens[2])
 
 
 def expect_progress(stages: Mapping[str, float]) -> None:
@@ -76,7 +80,7 @@ def announce_with_progress(message: str) -> None:
     """Log a message, and show it where progress is shown without the log."""
     logger.info(message)
     display = _display.get()
-    if isinstance(display, _ProgressLines) and not display.in_log:
+    if display is not None and not display.in_log:
         display.write(message)
 
 
@@ -165,24 +169,38 @@ _listening = _ProgressListening()
 @contextmanager
 def show_progress_by_minute() -> Iterator[None]:
     """Write a line a minute on standard error, and nothing else: for what is piped."""
-    with _progress_displayed(_ProgressLines(lambda line: print(line, file=sys.stderr, flush=True))):
+    with _progress_displayed(_ProgressLines(_line_to_stderr)):
+        yield
+
+
+@contextmanager
+def show_progress_by_stage() -> Iterator[None]:
+    """Show a bar on a terminal, if tqdm is installed; else write a line when a stage has ended."""
+    with _progress_displayed(_progress_bars() or _ProgressStages(_line_to_stderr)):
         yield
 
 
 @contextmanager
 def _progress_shown() -> Iterator[None]:
     """Show a bar on a terminal or in a notebook, if tqdm is installed; else log a line a minute."""
-    display: _ProgressDisplay = _ProgressLines(logger.info)
+    on_screen = sys.stderr.isatty() or "ipykernel" in sys.modules
+    display = (_progress_bars() if on_screen else None) or _ProgressLines(logger.info)
     display.in_log = True
-    if sys.stderr.isatty() or "ipykernel" in sys.modules:
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            pass
-        else:
-            display = _ProgressBars(tqdm)
     with _progress_displayed(display):
         yield
+
+
+def _line_to_stderr(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _progress_bars() -> _ProgressDisplay | None:
+    """Return bars of tqdm, or None if it is not installed."""
+    try:
+        from tqdm.auto import tqdm
+    except ImportError:
+        return None
+    return _ProgressBars(tqdm)
 
 
 @contextmanager
@@ -201,7 +219,8 @@ class _ProgressDisplay:
 
     in_log = False  # whether the log is shown too
 
-    def __init__(self) -> None:
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self.write = write  # shows a line
         self.expected: dict[str, float] = {}
         self.shares: dict[str, float] = {}
 
@@ -232,8 +251,8 @@ class _ProgressLines(_ProgressDisplay):
     """Says once a minute, in a line, how far a stage is."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
-        super().__init__()
-        self.write, self.last = write, time.monotonic()
+        super().__init__(write)
+        self.last = time.monotonic()
 
     def show(self, stage: str, done: int, total: int) -> None:
         """Write a line if the last one is a minute ago."""
@@ -246,11 +265,27 @@ class _ProgressLines(_ProgressDisplay):
         self.write(f"{stage}: {parts}{whole}")
 
 
+class _ProgressStages(_ProgressLines):
+    """Says in a line that a stage of a fit has ended, and once a minute how far it is."""
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        super().__init__(write)
+        self.ended: set[str] = set()
+
+    def finish(self, stage: str) -> None:
+        """Write a line, once for each stage."""
+        if stage in self.expected and stage not in self.ended:
+            self.ended.add(stage)
+            percent = self.percent(stage, 1, 1) or 0.0
+            self.last = time.monotonic()
+            self.write(f"{stage}: done; about {percent:.0f} % of the fit")
+
+
 class _ProgressBars(_ProgressDisplay):
     """Shows one bar for a whole fit with its stages, or for a stage that is called on its own."""
 
     def __init__(self, tqdm: Any) -> None:
-        super().__init__()
+        super().__init__(_line_to_stderr)
         self.tqdm, self.stage = tqdm, ""
         self.bar: Any = None
 

@@ -16,13 +16,18 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterable
-from contextlib import nullcontext
-from dataclasses import fields
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import specialk_gpu
+from specialk_gpu._command_files import (
+    STANDARD_INPUT,
+    check_outputs,
+    chosen_columns,
+    input_as_file,
+    reading_of_file,
+)
 from specialk_gpu._commands import add_bench, add_compare, add_estimate, add_info
 from specialk_gpu._options import (
     PARAMETERS,
@@ -32,6 +37,7 @@ from specialk_gpu._options import (
     image_shape_option,
     in_words_of_options,
 )
+from specialk_gpu._parameters import is_graph
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import (
     path_for_printing,
@@ -46,11 +52,13 @@ if TYPE_CHECKING:
     from scipy import sparse
 
     from specialk_gpu import SpecialK
-    from specialk_gpu.tables.choice import Choice
     from specialk_gpu.tables.preparation import Preparation
     from specialk_gpu.tables.prepared import Prepared
 
 __all__ = ["main"]
+
+READ = "npy, npz, csv, parquet, mtx or idx; - reads csv from standard input"
+NEW = "rows with the fitted columns; - reads csv from standard input"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -111,7 +119,7 @@ def _cli_parser() -> OptionsParser:
     fit = commands.add_parser("fit", help="cluster a file", allow_abbrev=False)
     fit.set_defaults(command=_cli_fit)
     path: dict[str, Any] = {"type": Path, "metavar": "FILE"}
-    fit.add_argument("input", type=Path, metavar="INPUT", help="npy, npz, csv, parquet, mtx or idx")
+    fit.add_argument("input", type=Path, metavar="INPUT", help=READ)
     fit.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
     fit.add_argument("--summary", **path, help="write path, timings and versions here, as JSON")
     fit.add_argument("--model", **path, help="save the fitted model here, as .npz, for predict")
@@ -131,7 +139,7 @@ def _cli_parser() -> OptionsParser:
     predict = commands.add_parser("predict", help="label new rows by a saved model")
     predict.set_defaults(command=_cli_predict)
     predict.add_argument("model", type=Path, metavar="MODEL", help="written by fit --model")
-    predict.add_argument("input", type=Path, metavar="INPUT", help="rows with the fitted columns")
+    predict.add_argument("input", type=Path, metavar="INPUT", help=NEW)
     predict.add_argument("--output", **path, help="write the labels here, as .npy or .csv")
     backends: dict[str, Any] = {"choices": ("auto", "numpy", "cuda"), "default": "auto"}
     predict.add_argument("--backend", **backends, help="where to compute (auto)")
@@ -170,13 +178,14 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
     from specialk_gpu.io.rows import read_rows, rows_to_show
 
     inputs = options.input, options.true_labels
-    _check_cli_outputs(options, inputs, ("output", "summary", "model", "report"))
+    check_outputs(options, inputs, ("output", "summary", "model", "report"))
     if options.image_shape and not options.report:
         msg = "--image-shape is for the report, so it needs --report"
         raise ValueError(msg)
     parameters = {name: value for name, value in vars(options).items() if name in PARAMETERS}
-    choice, graph = _cli_choice(options), parameters.get("affinity", "").startswith("precomputed")
-    preparation, rows_read = read_rows(options.input, choice, graph=graph, **_cli_reading(options))
+    choice, graph = chosen_columns(options), is_graph(parameters.get("affinity", ""))
+    with input_as_file(options.input) as path:
+        preparation, rows_read = read_rows(path, choice, graph=graph, **reading_of_file(options))
     X = rows_read.X
     if options.image_shape and math.prod(options.image_shape) != X.shape[1]:
         msg = f"--image-shape must have as many pixels as the rows have columns ({X.shape[1]})"
@@ -194,7 +203,10 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
         if preparation:  # `read_rows` has warned by name
             warnings.simplefilter("ignore", ScaleWarning)
         model, seconds = _cli_model(X, parameters, quiet=options.quiet)
-    stability = model.stability(X, random_state=model.random_state) if options.stability else None
+    stability = None
+    if options.stability:
+        with _cli_progress(quiet=options.quiet):
+            stability = model.stability(X, random_state=model.random_state)
     if rows_read.names:
         model.feature_names_in_ = np.array(rows_read.names, dtype=object)
     prepared = preparation.to_json() if preparation else None
@@ -214,27 +226,13 @@ def _cli_fit(options: argparse.Namespace, warned: list[str]) -> None:
         if options.report:
             shown = rows_to_show(rows_read, preparation, options.image_shape, graph=graph)
             given: dict[str, Any] = {"X": shown, "image_shape": options.image_shape}
-            source = printable(options.input.name)
+            piped = options.input == STANDARD_INPUT
+            source = "standard input" if piped else printable(options.input.name)
             model.report(options.report, **given, stability=stability, source=source)
     finally:  # print the answer even if a file cannot be written
         print_results(model, rows, seconds, table=not options.quiet)
         if stability is not None:
             print(stability)
-
-
-def _cli_choice(options: argparse.Namespace) -> Choice:
-    """Return what the options say about the columns."""
-    from specialk_gpu.tables.choice import Choice
-
-    if options.id_column is not None and options.output and options.output.suffix.lower() != ".csv":
-        msg = f"--id-column writes ids into a .csv file, got --output {options.output}"
-        raise ValueError(msg)
-    return Choice(**{one.name: getattr(options, one.name) for one in fields(Choice)})
-
-
-def _cli_reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what the options say about the file of rows."""
-    return {"key": options.key, "header": {"yes": True, "no": False}.get(options.header)}
 
 
 def _write_cli_labels(path: Path, labels: np.ndarray, rows: Prepared, id_name: str | None) -> None:
@@ -258,7 +256,8 @@ def _cli_new_rows(
         preparation = Preparation.from_json(kept)
     elif names is not None:  # a model that Python has fitted to a data frame
         preparation = Preparation(order=names.tolist(), header=True, columns=names.tolist())
-    return read_new_rows(options.input, preparation, **_cli_reading(options)), preparation
+    with input_as_file(options.input) as path:
+        return read_new_rows(path, preparation, **reading_of_file(options)), preparation
 
 
 def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
@@ -267,7 +266,7 @@ def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
     from specialk_gpu import SpecialK
     from specialk_gpu.inspection.diagnostics import counted
 
-    _check_cli_outputs(options, (options.model, options.input), ("output",))
+    check_outputs(options, (options.model, options.input), ("output",))
     model = SpecialK.load(options.model).set_params(backend=options.backend)
     rows, preparation = _cli_new_rows(options, model)
     if rows.ids is not None and options.output and options.output.suffix.lower() != ".csv":
@@ -287,17 +286,20 @@ def _cli_report(options: argparse.Namespace, _warned: list[str]) -> None:
     from specialk_gpu import SpecialK
     from specialk_gpu.io.rows import rows_to_show
 
-    _check_cli_outputs(options, (options.model, options.input), ("output",), labels=False)
+    check_outputs(options, (options.model, options.input), ("output",), labels=False)
     if not options.input and (options.image_shape or options.key or options.header != "auto"):
         msg = "--image-shape, --key and --header are about --input, which was not given"
         raise ValueError(msg)
     model = SpecialK.load(options.model)
-    X, graph = None, model.affinity.startswith("precomputed")
+    X, graph = None, is_graph(model.affinity)
     if options.input:
+        kept = getattr(model, "preparation_", None)
         rows, preparation = _cli_new_rows(options, model)
         if rows.names:
             model.feature_names_in_ = np.array(rows.names, dtype=object)
         X = rows_to_show(rows, preparation, options.image_shape, graph=graph)
+        if kept is not None:
+            model.preparation_ = kept  # to be told
     source = printable(options.model.name)
     model.report(options.output, X=X, image_shape=options.image_shape, source=source)
 
@@ -307,7 +309,7 @@ def _cli_demo(options: argparse.Namespace, _warned: list[str]) -> None:
 
     from specialk_gpu.datasets import make_shape
 
-    _check_cli_outputs(options, (), ("report",))
+    check_outputs(options, (), ("report",))
     if options.data == "digits":
         X, y = load_digits(return_X_y=True)
         print(f"digits: {len(X)} images of 8 x 8 pixels, ten digits")
@@ -334,40 +336,6 @@ def _check_cli_backend(options: argparse.Namespace) -> None:
         raise ValueError(str(error)) from error
 
 
-def _check_cli_outputs(
-    options: argparse.Namespace,
-    inputs: Iterable[Path | None],
-    names: Iterable[str],
-    *,
-    labels: bool = True,
-) -> None:
-    """Check, before any work is done, that the results can be written."""
-    from specialk_gpu.io.files import LABEL_FORMATS
-
-    output = getattr(options, "output", None)
-    if labels and output and output.suffix.lower() not in LABEL_FORMATS:
-        msg = f"--output must end in {' or '.join(LABEL_FORMATS)}, got {output}"
-        raise ValueError(msg)
-    taken = {path.resolve() for path in inputs if path}
-    for name in names:
-        flag, path = f"--{name}" if labels else name.upper(), getattr(options, name)
-        if path is None:
-            continue
-        if path.is_dir() or not path.parent.is_dir():
-            msg = f"{flag} must name a file in a folder that exists, got {path}"
-            raise ValueError(msg)
-        places = [path] if path.exists() else []
-        if path.is_file() or not places:  # it will be replaced
-            places.append(path.resolve().parent)
-        if not all(os.access(place, os.W_OK) for place in places):
-            msg = f"{flag} must name a file that can be written, got {path}"
-            raise ValueError(msg)
-        if path.resolve() in taken:
-            msg = f"{flag} would overwrite another file of this command, got {path}"
-            raise ValueError(msg)
-        taken.add(path.resolve())
-
-
 def _cli_model(
     X: np.ndarray | sparse.csr_array,
     parameters: dict[str, Any],
@@ -376,13 +344,20 @@ def _cli_model(
 ) -> tuple[SpecialK, float]:
     """Fit the estimator; return it and the seconds it took."""
     from specialk_gpu import SpecialK
-    from specialk_gpu._progress import show_progress_by_minute
 
-    verbose = int(not quiet and sys.stderr.isatty())
     start = time.perf_counter()
-    with nullcontext() if quiet or verbose else show_progress_by_minute():
-        model = SpecialK(**parameters, verbose=verbose).fit(X)
+    with _cli_progress(quiet=quiet):
+        model = SpecialK(**parameters).fit(X)
     return model, time.perf_counter() - start
+
+
+def _cli_progress(*, quiet: bool) -> AbstractContextManager[None]:
+    """Show progress on stderr: as suits a terminal, or as suits a file."""
+    from specialk_gpu._progress import show_progress_by_minute, show_progress_by_stage
+
+    if quiet:
+        return nullcontext()
+    return show_progress_by_stage() if sys.stderr.isatty() else show_progress_by_minute()
 
 
 if __name__ == "__main__":

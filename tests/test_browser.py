@@ -229,6 +229,11 @@ PAPER = """
     range.selectNodeContents(cell);
     return range.getBoundingClientRect().right > right || cell.scrollWidth > cell.clientWidth;
   }).map(cell => cell.textContent);
+  out.broken = [...document.querySelectorAll("thead th")].filter(head => {
+    const words = head.textContent.trim().split(/\\s+/).length;
+    range.selectNodeContents(head.querySelector("button") || head);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > words;
+  }).map(head => head.textContent);
   out.hints = [...document.querySelectorAll(".screen")]
     .filter(node => node.getClientRects().length).length;
   out.matrices = [...document.querySelectorAll(".matrix")]
@@ -239,7 +244,7 @@ PAPER = """
 def test_no_reason_is_clipped_on_paper(model, found):
     out = found["paper"]
     assert out["reasons"] == len(model.path_)
-    assert out["clipped"] == []
+    assert out["clipped"] == out["broken"] == []
     assert out["hints"] == out["matrices"] == 0
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 import warnings
@@ -14,7 +15,7 @@ from scipy import sparse
 from sklearn.datasets import make_blobs
 
 import specialk_gpu
-from specialk_gpu import ConvergenceError, SpecialK, backend
+from specialk_gpu import ConvergenceError, SpecialK, _progress, backend
 from specialk_gpu._result import Candidate, SelectionPath
 from specialk_gpu.backend.cpu.threads import n_threads
 from specialk_gpu.cli import main
@@ -204,7 +205,7 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
     seen = stand_in()
     assert main(["fit", str(points), "--full-path", "--normalize", *flags]) == 0
     np.testing.assert_array_equal(seen.pop("X"), np.load(points))
-    assert seen == {**given, "full_path": True, "normalize": True, "verbose": 0}
+    assert seen == {**given, "full_path": True, "normalize": True}
     offered = set(inspect.signature(SpecialK).parameters) - {"metric", "verbose"}
     assert offered == set(given) | {"full_path", "normalize"}
 
@@ -213,7 +214,7 @@ def test_words_stand_for_values_that_are_no_numbers(points, stand_in):
     seen = stand_in()
     assert main(["fit", str(points), "--n-components", "auto", "--n-kmeans-components=all"]) == 0
     del seen["X"]
-    assert seen == {"n_components": "auto", "n_kmeans_components": None, "verbose": 0}
+    assert seen == {"n_components": "auto", "n_kmeans_components": None}
 
 
 def test_key_and_header_reach_the_reader(tmp_path, stand_in):
@@ -235,17 +236,26 @@ def test_key_and_header_reach_the_reader(tmp_path, stand_in):
         ([], "arguments are required: COMMAND (see specialk-gpu --help)"),
         (["fit"], "arguments are required: INPUT (see specialk-gpu fit --help)"),
         (["cluster"], "invalid choice: 'cluster'"),
-        (["fit", "x.npy", "--alpha", "small"], "argument --alpha: invalid float value: 'small'"),
+        (["fti", "x.npy"], "; did you mean fit? (see specialk-gpu --help)"),
+        (
+            ["fit", "x.npy", "--nosie", "4"],
+            "--nosie 4; did you mean --noise? (see specialk-gpu fit",
+        ),
+        (["fit", "x.npy", "--zzz"], "unrecognized arguments: --zzz (see specialk-gpu fit --help)"),
+        (["fit", "x.npy", "--missing", "mean"], "; did you mean median? (see specialk-gpu fit"),
+        (["predict", "m", "x.npy", "--ouput", "l.csv"], "; did you mean --output? (see"),
+        (["fit", "--noise", "x.npy"], "expected a number, got 'x.npy': write --noise last"),
+        (["fit", "x.npy", "--alpha", "small"], "argument --alpha: expected a number, got 'small'"),
         (["fit", "x.npy", "--n-components", "few"], "expected an integer or 'auto', got 'few'"),
         (["fit", "x.npy", "--backend", "tpu"], "argument --backend: invalid choice: 'tpu'"),
         (["fit", "x.npy", "--alp", "0.1"], "unrecognized arguments: --alp"),
         (["fit", "absent.npy"], "absent.npy: No such file or directory"),
         (["fit", "x.npy", "--alpha", "2"], "alpha"),
         (["fit", "x.npy", "--affinity", "precomputed"], "(300, 2)"),
-        (["fit", "x.npy", "--key", "a"], "key='a' picks an array of an .npz file"),
+        (["fit", "x.npy", "--key", "a"], "--key a picks an array of an .npz file"),
         (["fit", "bad.csv"], "bad.csv: line 2, column 'b' holds 'x', expected a number"),
         (["fit", "pickled.npy"], "pickled.npy: it holds pickled Python objects, which are refused"),
-        (["fit", "x.npy", "--true-labels", "x.npy"], "labels of shape (n_samples,)"),
+        (["fit", "x.npy", "--true-labels", "x.npy"], "expected one label for each row"),
         (["fit", "x.npy", "--true-labels", "short.npy"], "short.npy must hold 300 labels, got 2"),
     ],
 )
@@ -297,7 +307,7 @@ def test_a_folder_or_a_file_that_is_not_to_be_written_is_told_of_before_the_work
         (MemoryError(), 1, "out of memory"),
         (np.linalg.LinAlgError("singular matrix"), 1, "singular matrix"),
         (ValueError("alpha must be small"), 2, "--alpha must be small"),
-        (TypeError("X must be real"), 2, "X must be real"),
+        (TypeError("X must be real"), 2, "INPUT must be real"),
         (KeyboardInterrupt(), 130, "interrupted"),
     ],
 )
@@ -352,12 +362,31 @@ def test_warnings_take_one_line_each_and_enter_the_summary(points, capsys, stand
     ("terminal", "flags", "shown"),
     [(True, [], True), (True, ["--quiet"], False), (False, [], False)],
 )
-def test_progress_is_for_terminals(points, caplog, monkeypatch, terminal, flags, shown):
+def test_stages_are_told_on_terminals_without_tqdm(
+    points, capsys, caplog, monkeypatch, terminal, flags, shown
+):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
     assert main(["fit", str(points), "--backend", "numpy", *flags]) == 0
-    stages = {record.getMessage().partition(":")[0] for record in caplog.records}
-    assert ({"graph", "eigenpairs", "fragments"} <= stages) == shown
-    assert bool(stages) == shown
+    lines = capsys.readouterr().err.splitlines()
+    stages = ["graph", "eigenpairs", "fragments", "merging", "polishing"]
+    assert [line.partition(":")[0] for line in lines] == (stages if shown else [])
+    assert all(re.fullmatch(r"\w+: done; about \d+ % of the fit", line) for line in lines)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_other_fits_tell_how_many_are_done_and_no_more(tmp_path, capsys, monkeypatch, terminal):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    monkeypatch.setattr("specialk_gpu.inspection.stability.KINDS", ("n_neighbors",))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(_progress, "MINUTE", 0.0)  # a line for every report
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 2)))
+    command = ["fit", str(tmp_path / "x.npy"), "--backend", "numpy", "--n-clusters", "2"]
+    assert main([*command, "--random-state", "0", "--stability"]) == 0
+    told = capsys.readouterr().err.splitlines()
+    begun = [line.startswith("other fits") for line in told].index(True)
+    assert told[begun:] == [f"other fits: {i} of 3" for i in (1, 2, 3)]
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
@@ -577,6 +606,7 @@ def test_the_report_of_a_table_speaks_in_its_own_units(tmp_path, capsys):
             assert f">{shown}</td>" in one
             assert f">{shown}</td>" in two
     assert "city=Oslo" in two
+    assert all("the mean was subtracted" in page for page in (one, two))
     assert ("How steady they are" in one, "How steady they are" in two) == (True, False)
 
 

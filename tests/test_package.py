@@ -35,7 +35,8 @@ FLOORS = [
     {"_account", "_fit"},
     {"_model"},
     {"_estimator", "io", "_options", "_printing"},
-    {"tl", "datasets", "_commands"},
+    {"tl", "datasets", "_command_files"},
+    {"_commands"},
     {"cli"},
     {"__main__"},
 ]

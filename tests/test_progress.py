@@ -155,7 +155,7 @@ def test_verbose_fits_log_lines_where_there_is_no_terminal(monkeypatch, caplog):
     assert sum(text.startswith("graph: 400 rows") for text in told) == 1
 
 
-def test_parts_of_a_stage_are_unheard():
+def test_parts_of_a_stage_are_unheard(caplog):
     said = []
     display = progress._ProgressLines(said.append)
     with progress._progress_displayed(display), progress.without_progress():
@@ -163,6 +163,32 @@ def test_parts_of_a_stage_are_unheard():
         report_progress("graph", 1, 1)
     assert not display.expected
     assert not said
+    with show_progress(), progress.without_progress():
+        logger.info("unheard")
+    with show_progress():
+        logger.info("heard")
+    assert [record.getMessage() for record in caplog.records] == ["heard"]
+
+
+def test_each_stage_ends_with_one_line_even_if_it_has_said_that_all_is_done():
+    said = []
+    with progress._progress_displayed(progress._ProgressStages(said.append)):
+        progress.expect_progress({"graph": 1.0, "eigenpairs": 3.0})
+        clock = progress.ProgressClock(cpu, {})
+        report_progress("graph", 10, 10)
+        clock.stop("graph", "")
+        for _ in range(2):  # two components
+            clock.stop("eigenpairs", "")
+    assert said == [
+        "graph: done; about 25 % of the fit",
+        "eigenpairs: done; about 100 % of the fit",
+    ]
+
+
+def test_a_fit_that_may_be_long_says_so_beside_a_bar(capsys):
+    with progress._progress_displayed(progress._ProgressBars(None)):
+        progress.announce_with_progress("this fit may take 3 h")
+    assert capsys.readouterr().err == "this fit may take 3 h\n"
 
 
 def test_threads_that_overlap_leave_the_logger_as_it_was(monkeypatch):

@@ -17,12 +17,16 @@ from sklearn.exceptions import NotFittedError
 from specialk_gpu import SpecialK, knn_graph, zz_top
 from specialk_gpu.inspection.diagnostics import in_words, pair_matrix, typical
 from specialk_gpu.inspection.places import places, places_of_discs
+from specialk_gpu.inspection.stability import Refit, Stability
 from specialk_gpu.inspection.verdict import (
     doubts_about_verdict,
     verdict,
     verdict_in_short,
     watershed,
 )
+from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.frames import table_of_rows
+from specialk_gpu.tables.preparation import Preparation
 
 BLOBS, _ = make_blobs(300, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 DIGITS = load_digits().data[:600]
@@ -401,7 +405,9 @@ def test_isolated_rows_and_a_p_near_alpha_are_doubts():
     assert any(
         "within a factor of 10 of alpha" in found for found, _ in doubts_about_verdict(model)
     )
-    assert verdict(model)[0] == "close"
+    sure, words = verdict(model)
+    assert sure == "close"
+    assert "the p of the cut test is near alpha = 0.01, the limit." in words
 
 
 def test_the_watershed_is_that_of_the_estimator():
@@ -436,6 +442,73 @@ def test_the_seed_is_among_the_parameters(tmp_path):
     for seed in (0, 7):
         said = " ".join(Page(written(fit(BLOBS, random_state=seed), tmp_path)).texts)
         assert f"random_state={seed}" in said
+
+
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (Choice(), "Before the fit: no scaling."),
+        (
+            Choice(drop=("id",), one_hot=("<i>",), missing="median", scale="standard"),
+            "Before the fit: 1 of 4 columns was left out: 'id'; '<i>' was replaced by a column of "
+            "0 and 1 for every value; blanks were filled with the median of their column; of each "
+            "column of numbers the mean was subtracted, and the result divided by the standard "
+            "deviation.",
+        ),
+        (
+            Choice(columns=("a", "b"), missing="drop", scale="robust"),
+            "Before the fit: 2 of 4 columns were left out: 'id', '<i>'; rows with blanks were left "
+            "out, and are not counted here; of each column of numbers the median was subtracted, "
+            "and the result divided by the distance of the quartiles.",
+        ),
+    ],
+)
+def test_the_page_tells_what_was_done_with_the_columns(tmp_path, choice, said):
+    model = fit(BLOBS)
+    assert "Before the fit" not in written(model, tmp_path)
+    frame = pd.DataFrame(BLOBS, columns=["id", "a", "b"])
+    frame["<i>"] = "x" if choice.one_hot else 1.0
+    table = table_of_rows(frame, choice.as_text)
+    model.preparation_ = Preparation.fit(table, choice)[0].to_json()
+    assert said in " ".join(Page(written(model, tmp_path)).texts)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "term", "meaning"),
+    [
+        ("cut", "walks that end in it", "A walk goes from a row to one of its neighbours"),
+        ("cut", "worst pair", "The worst pair are the two least separate of the k clusters"),
+        ("cut", "alpha", "p is at most alpha = 0.05, the limit of this fit"),
+        ("zz_top", "log10 of the ZZ Top Bound with it", "Its log10 is shown: -2 means 0.01"),
+        ("zz_top", "inertia", "Inertia is the sum of the squared distances"),
+        ("zz_top", "embedding", "coordinates that come from the graph of neighbours, called the"),
+    ],
+)
+def test_terms_are_explained_where_they_are_used(tmp_path, criterion, term, meaning):
+    said = " ".join(
+        " ".join(Page(written(fit(BLOBS, criterion=criterion), tmp_path)).texts).split()
+    )
+    assert term in said
+    assert meaning in said
+
+
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_the_axis_of_the_path_shows_numbers_that_are_those_of_the_dots(tmp_path, criterion):
+    model = fit(BLOBS, criterion=criterion)
+    chart = re.search(r'<svg viewBox="0 0 720 330".*?</svg>', written(model, tmp_path))[0]
+    plain = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")
+    ys, marks = [], []
+    for y, mark in re.findall(r'y="([\d.]+)" text-anchor="end">([^<a]+)</text>', chart):
+        ys.append(float(y) - 4)
+        marks.append(np.log10(float(re.sub("^10⁻", "1e⁻", mark).translate(plain))))
+    slope, origin = np.polyfit(ys, marks, 1)
+    np.testing.assert_allclose(slope * np.array(ys) + origin, marks, atol=0.02)
+    dots = re.findall(r'data-k="(\d+)".*?class="halo" cx="[\d.]+" cy="([\d.]+)"', chart)
+    log10_p = {step.k: step.log_p / np.log(10) for step in model.path_}
+    assert len(dots) == len(model.path_) - 1
+    for k, y in dots:
+        expected = log10_p[int(k)]
+        assert slope * float(y) + origin == pytest.approx(max(expected, min(marks)), abs=0.05)
 
 
 # -- the picture ----------------------------------------------------------------------------------
@@ -488,6 +561,32 @@ def test_outliers_are_drawn_in_grey_and_counted(tmp_path):
     assert "<title>outliers</title>" in page
     assert "coloured by cluster, outliers in grey" in page
     assert "1 row, label -1" in page
+
+
+@pytest.mark.parametrize(
+    ("n", "told"),
+    [
+        (0, None),
+        (1, "the outlier still counts in the cluster that it was taken from"),
+        (2, "the 2 outliers still count in the clusters that they were taken from"),
+    ],
+)
+def test_all_rows_are_in_the_table_of_sizes_and_it_is_told_where_outliers_count(tmp_path, n, told):
+    model = fit(np.concatenate([BLOBS, *(np.full((1, 3), 60.0 + 40 * i) for i in range(n))]))
+    model.labels_ = np.where(np.arange(300 + n) < 300, model.labels_, -1).astype(np.int32)
+    text = written(model, tmp_path)
+    table = re.search('<table id="sizes".*?</table>', text, re.DOTALL)[0]
+    counts = [int(rows) for rows in re.findall(r'data-label="rows">(\d+)<', table)]
+    shares = [float(share) for share in re.findall(r"> ([\d.]+) %</td>", table)][: len(counts)]
+    sizes = np.bincount(model.labels_ + 1, minlength=4).tolist()
+    assert counts == [*sizes[1:], *sizes[:1]][: 4 if n else 3]
+    assert sum(shares) == pytest.approx(100, abs=0.2)
+    assert ("outliers</th>" in table) == (n > 0)
+    said = " ".join(Page(text).texts)
+    assert said.count("still count") == (2 if n else 0)  # at the path and at the tree
+    assert told is None or said.count(told) == 2
+    path = next(step for step in data_of(text)["steps"] if step["k"] == 3)
+    assert sum(path["sizes"]) == 300 + n
 
 
 def test_own_coordinates_are_drawn(tmp_path):
@@ -553,6 +652,9 @@ def test_the_picture_names_the_columns_that_were_fitted(tmp_path):
     assert "Columns column 0 (to the right) and column 1 (upwards)" in said
     said = " ".join(Page(written(fit(frame[["b", "d"]]), tmp_path, X=frame)).texts)
     assert "Columns b (to the right) and d (upwards)" in said
+    bare = frame[["b", "d"]].to_numpy()
+    said = " ".join(Page(written(fit(frame[["b", "d"]]), tmp_path, X=bare)).texts)
+    assert "Columns b (to the right) and d (upwards)" in said
 
 
 def cells_of(text, section):
@@ -592,15 +694,36 @@ def test_the_page_shows_the_columns_that_differ(tmp_path):
 
 def test_the_page_says_what_it_leaves_out(tmp_path, monkeypatch):
     monkeypatch.setattr("specialk_gpu.inspection.report_tables.MOST_COLUMNS", 2)
-    monkeypatch.setattr(
-        "specialk_gpu.inspection.report_tables.MOST_CLUSTERS", {"across": 2, "down": 1}
-    )
+    monkeypatch.setattr("specialk_gpu.inspection.report_tables.MOST_CLUSTERS", 1)
     model = fit(BLOBS)
     steady = model.stability(BLOBS, kinds=["order"], n_refits=1, random_state=0)
     text = written(model, tmp_path, X=BLOBS, stability=steady)
-    assert "Left out: 1 column and 1 cluster; model.summary(X) has all." in text
+    left_out = "the column that differs least and the clusters from 1 on"
+    assert f"Left out: {left_out}." in text
     assert "Left out: 2 clusters, more stable." in text
-    assert cells_of(text, "columns")[0] == ["column", "effect", "cluster 0", "cluster 1"]
+    assert cells_of(text, "columns")[0] == ["column", "effect", "cluster 0"]
+
+
+def test_the_columns_of_many_clusters_are_shown_in_several_tables(tmp_path):
+    model = fit(NINE, max_clusters=12)
+    labels, text = model.labels_, written(model, tmp_path, X=NINE)
+    rows = cells_of(text, "columns")
+    found = {}
+    for row in rows:
+        if row[0] == "column":
+            head = row
+            continue
+        for name, cell in zip(head[2:], row[2:], strict=True):
+            found[row[0], name] = float(cell)
+    assert len(found) == 3 * 9
+    for j in range(3):
+        for c in range(9):
+            median = np.median(NINE[labels == c, j])
+            assert found[f"column {j}", f"cluster {c}"] == pytest.approx(median, rel=1e-3)
+    said = " ".join(Page(text).texts)
+    assert "Clusters 0 to 7 of 9 clusters" in said
+    assert "Cluster 8 of 9 clusters" in said
+    assert "Left out" not in said
 
 
 def test_the_page_shows_other_fits_of_this_model_alone(tmp_path):
@@ -610,11 +733,71 @@ def test_the_page_shows_other_fits_of_this_model_alone(tmp_path):
     assert str(steady).splitlines()[0] in text
     rows = cells_of(text, "stability")
     assert [row[2] for row in rows[1:4]] == ["3 (2)", "3 (2)", "3 (3)"]
+    assert "its mean Jaccard index</caption>" in text  # also on a phone, without the head
     stable = {row[0]: row[-1] for row in rows[6:]}
-    assert stable == {str(c): "stable" for c in range(3)}
+    assert stable == {f"cluster {c}": "stable" for c in range(3)}
     for other in (fit(BLOBS[:-1]).stability(BLOBS[:-1], kinds=["order"], n_refits=1), 7, True):
         with pytest.raises(ValueError, match=r"must be what model.stability\(X\) returned"):
             written(model, tmp_path, stability=other)
+
+
+def other_fits(found, jaccard=1.0):
+    """Return the stability of three clusters of 100 rows, by the k that each kind of fit found."""
+    refits = [
+        Refit(kind, f"{kind} {i}", k, 1.0, np.array([1.0, 1.0, jaccard]))
+        for kind, ks in found.items()
+        for i, k in enumerate(ks)
+    ]
+    return Stability(3, np.full(3, 100), tuple(refits))
+
+
+STEADY_SEEDS = {"random_state": [3] * 5, "order": [3] * 5}
+
+
+@pytest.mark.parametrize(
+    ("steady", "headline", "words"),
+    [
+        (
+            other_fits(STEADY_SEEDS | {"n_neighbors": [3] * 3}),
+            "3 clusters, clearly",
+            "13 of 13 fits with other seeds, orders of the rows and numbers of neighbours found 3 "
+            "clusters too.",
+        ),
+        (
+            other_fits(STEADY_SEEDS | {"n_neighbors": [3] * 3, "sample": [4, 4, 5, 2, 3]}),
+            "3 clusters",
+            "14 of 18 fits with other seeds, orders of the rows, numbers of neighbours and samples "
+            "of the rows found 3 clusters too. Of those with other samples of the rows, 1 of 5 "
+            "did.",
+        ),
+        (
+            other_fits({"random_state": [4, 5, 3], "sample": [2, 3, 2]}, jaccard=0.5),
+            "3 clusters, but only 2 of 6 other fits agree",
+            "2 of 6 fits with other seeds and samples of the rows found 3 clusters too. Of those "
+            "with other seeds, 1 of 3 did. 1 of 3 clusters is unstable: other fits put other rows "
+            "together.",
+        ),
+        (
+            other_fits({"order": [2]}),
+            "3 clusters, but no other fit agrees",
+            "0 of 1 fit with other orders of the rows found 3 clusters too.",
+        ),
+        (other_fits({"order": [3, 3]}, jaccard=0.5), "3 clusters", "1 of 3 clusters is unstable"),
+    ],
+)
+def test_the_headline_is_no_surer_than_other_fits(tmp_path, steady, headline, words):
+    text = written(fit(BLOBS), tmp_path, stability=steady)
+    assert re.search("<h1>(.*?)</h1>", text)[1] == headline
+    lead = re.search('<p class="lead">(.*?)</p>', text)[1]
+    assert words in html.unescape(lead)
+
+
+def test_other_fits_that_were_told_k_do_not_confirm_it(tmp_path):
+    model = fit(BLOBS, n_clusters=3)
+    text = written(model, tmp_path, stability=other_fits({"order": [3, 3]}, jaccard=0.5))
+    assert "<h1>3 clusters</h1>" in text
+    assert "found 3 clusters too" not in text
+    assert "1 of 3 clusters is unstable" in text
 
 
 def test_a_graph_is_no_table(tmp_path):

@@ -219,7 +219,7 @@ def test_progress_is_told_by_refits():
         fit(ONE).stability(ONE, kinds=["n_neighbors"], random_state=0)
     finally:
         _progress._listener.reset(token)
-    assert [words for words in said if words[0] == "refits"] == [
-        ("refits", i, 3) for i in (1, 2, 3)
+    assert [words for words in said if words[0] == "other fits"] == [
+        ("other fits", i, 3) for i in (1, 2, 3)
     ]
-    assert said[-3:] == [("refits", i, 3) for i in (1, 2, 3)]
+    assert said[-3:] == [("other fits", i, 3) for i in (1, 2, 3)]

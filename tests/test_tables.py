@@ -633,6 +633,57 @@ def test_names_with_commas_and_blanks_are_quoted_in_the_advice(tmp_path, run):
     assert run("fit", path, *shlex.split(advice))[0] == 0
 
 
+DATES = {
+    "2024-03-01": True,
+    "1.3.2024": True,
+    "03/01/24": True,
+    "2024/3/1 09:30": True,
+    "2024-03-01T09:30:00.5Z": True,
+    "2024-03-01 09:30:00+02:00": True,
+    "03/01/2024 9:30 PM": True,
+    "2024-03/01": False,
+    "March": False,
+    "12:30": False,
+    "2024-03-01 late": False,
+}
+
+
+@pytest.mark.parametrize(("text", "is_date"), DATES.items())
+@pytest.mark.parametrize("distinct", [True, False])
+def test_dates_are_neither_ids_nor_categories(tmp_path, run, text, is_date, distinct):
+    days = [text.replace("24", f"{10 + i if distinct else 24}") for i in range(30)]
+    rows = "".join(f"{day},{i % 7},{i % 5}\n" for i, day in enumerate(days))
+    path = write(tmp_path / "x.csv", f"when,a,b\n{rows}")
+    (err,) = run("fit", path)[2]
+    said = "column 'when' holds dates: leave it out, or write it into the file as numbers, such as"
+    assert (said in err) == is_date
+    if is_date:
+        assert err.endswith("; add --drop when")
+    else:
+        assert "--id-column when" in err or "--one-hot when" in err
+
+
+def test_two_columns_of_dates_are_told_in_one_sentence(tmp_path, run):
+    rows = "".join(f"2024-01-{i:02},2024-02-{i:02},{i % 7}\n" for i in range(1, 25))
+    (err,) = run("fit", write(tmp_path / "x.csv", f"from,to,a\n{rows}"))[2]
+    assert "columns 'from', 'to' hold dates: leave them out, or write them into" in err
+
+
+def test_the_advice_warns_of_categories_and_names_the_scale(tmp_path, run):
+    rows = "".join(f"{'xyz'[i % 3]},{i % 7},{i % 5}\n" for i in range(40))
+    path = write(tmp_path / "x.csv", f"c,a,b\n{rows}")
+    categories, units = "--one-hot may make a cluster of each", "different units, take --scale"
+    (err,) = run("fit", path)[2]
+    assert categories in err
+    assert units in err
+    (err,) = run("fit", path, "--scale", "standard")[2]
+    assert units not in err
+    ids = write(tmp_path / "ids.csv", "k,a\n" + "".join(f"k{i},{i % 7}\n" for i in range(40)))
+    (err,) = run("fit", ids)[2]  # one column is left
+    assert categories not in err
+    assert units not in err
+
+
 def test_both_ways_that_the_advice_names_work_when_copied(tmp_path, run):
     rows = "u,p,1,2\nv,q,2,\n,p,3,9\nv,q,4,3\n"
     code, _, err = run("fit", write(tmp_path / "x.csv", "s,dec,x,y\n" + rows))

@@ -159,7 +159,12 @@ class ExactNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:
         valid: np.ndarray = validate_data(
-            self, X, reset=reset, dtype=[np.float64, np.float32], order="C"
+            self,
+            X,
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            order="C",
+            ensure_min_samples=2 if reset else 1,
         )
         return features(valid, min_rows=1)
 

@@ -11,11 +11,17 @@ import numpy as np
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
 from specialk_gpu._result import Candidate
-from specialk_gpu.inspection.diagnostics import LN10, counted, in_words, settings
+from specialk_gpu.inspection.diagnostics import (
+    LN10,
+    SUPERSCRIPTS,
+    counted,
+    in_words,
+    settings,
+)
 from specialk_gpu.inspection.places import Places
 from specialk_gpu.selection.merging import Tree
 
-__all__ = ["COLORS", "NAME", "as_html", "path_chart", "scatter_chart", "tree_chart"]
+__all__ = ["COLORS", "NAME", "OUTLIER", "as_html", "path_chart", "scatter_chart", "tree_chart"]
 
 COLORS = (  # distinguishable for most people, on a light and on a dark background
     "#3b82c4", "#e07b1f", "#3aa05a", "#cf4545", "#8b66c9",
@@ -100,22 +106,22 @@ class _ChartAxes(NamedTuple):
 
 
 def path_chart(model: Fitted) -> str:
-    """Return a chart of log10 p (or of the bound) against k, with one dot to select per k."""
+    """Return a chart of p (or of the bound) against k, by its log10, with a dot for each k."""
     steps = [step for step in model.path_ if step.pair is not None]
     if not steps:
         return ""
     criterion = model.path_.criterion
-    name = f"log10 of the {NAME[criterion]}" if criterion == "zz_top" else "log10 p"
+    name = NAME[criterion]
     lowest = min(step.log_p for step in steps) / LN10 - 1
     floor = min(-3.0, max(FLOOR[criterion], lowest))
     axes = _ChartAxes(min(2, steps[0].k), steps[-1].k, floor)
     parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="group" aria-label="{name} against k">']
     for value in range(0, math.floor(floor) - 1, -max(1, round(-floor / 5))):
         if value >= floor:
-            y = axes.y(value)
+            y, mark = axes.y(value), _power_of_ten(value)
             parts.append(
                 f'<line class="axis" x1="{LEFT}" x2="{WIDTH - 10}" y1="{y:.1f}" y2="{y:.1f}"/>'
-                f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{value}</text>'
+                f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{mark}</text>'
             )
     alpha = axes.y(math.log10(settings(model).alpha))
     parts.append(
@@ -136,8 +142,13 @@ def path_chart(model: Fitted) -> str:
         parts += _chart_dots(step, axes, criterion, is_named=is_named)
     middle = (LEFT + WIDTH) / 2
     parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">k</text>')
-    parts.append(f'<text x="2" y="18">{name}</text></svg>')
+    parts.append(f'<text x="2" y="18">{name}, by powers of ten</text></svg>')
     return "".join(parts)
+
+
+def _power_of_ten(exponent: int) -> str:
+    """Return 1, 0.1, 0.01 or 0.001 as such, and what is smaller as a power."""
+    return f"{10.0**exponent:g}" if exponent >= -3 else f"10{str(exponent).translate(SUPERSCRIPTS)}"
 
 
 def _chart_dots(step: Candidate, axes: _ChartAxes, criterion: str, *, is_named: bool) -> list[str]:

@@ -151,7 +151,9 @@ def _columns_for_places(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] |
     values = table.X.astype(np.float64)
     values[~np.isfinite(values)] = np.nan
     kept = ~np.isnan(values).all(axis=0)
-    values, names = values[:, kept], [table.names[i] for i in np.flatnonzero(kept)]
+    fitted = list(getattr(model, "feature_names_in_", ()))
+    named = table.names if table.header or len(fitted) != len(table.names) else fitted
+    values, names = values[:, kept], [named[i] for i in np.flatnonzero(kept)]
     if not names:
         return None
     clustered = fitted_rows(model)
@@ -159,7 +161,7 @@ def _columns_for_places(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] |
         values = clustered.astype(np.float64)
         if len(names) != values.shape[1]:
             numbered = [f"column {j}" for j in range(values.shape[1])]
-            names = list(getattr(model, "feature_names_in_", numbered))
+            names = fitted or numbered
     values = values / (np.nanmax(np.abs(values)) or 1)  # so that no square leaves float64
     return np.where(np.isnan(values), np.nanmean(values, axis=0), values), names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from importlib import resources
 from inspect import signature
@@ -19,36 +18,48 @@ from specialk_gpu._host import on_host
 from specialk_gpu._result import Candidate
 from specialk_gpu._writing import write_text
 from specialk_gpu.backend.typing import Matrix
-from specialk_gpu.inspection.charts import COLORS, as_html, path_chart, scatter_chart, tree_chart
+from specialk_gpu.inspection.charts import as_html, path_chart, tree_chart
 from specialk_gpu.inspection.diagnostics import (
     counted,
-    images,
     in_words,
     pair_matrix,
     settings,
     sizes_of_clusters,
-    typical,
 )
-from specialk_gpu.inspection.places import is_graph, places
+from specialk_gpu.inspection.places import is_graph
+from specialk_gpu.inspection.report_clusters import report_clusters
 from specialk_gpu.inspection.report_tables import (
+    check_reported_stability,
     report_table_of_columns,
     report_tables_of_stability,
 )
 from specialk_gpu.inspection.stability import Stability
 from specialk_gpu.inspection.summary import summary
-from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict, verdict_in_short
+from specialk_gpu.inspection.verdict import (
+    doubts_about_verdict,
+    verdict,
+    verdict_in_short,
+    verdict_of_other_fits,
+)
+from specialk_gpu.tables.preparation import Preparation
+from specialk_gpu.tables.table import listed
 
 __all__ = ["report"]
 
 MEANING = {
-    "cut": "The rows are divided into small fragments. The two least separate are merged, again "
-    "and again, until one is left. The cut test says how separate two clusters are: it compares "
-    "the graph at their border with the graph inside them. p is the chance of a border that thin "
-    "inside one cluster. Own p is the p of the least separate pair of the k clusters. The decision "
-    "uses p: the smallest own p of k or more clusters, with fragments of several sizes.",
-    "zz_top": "For each k, k-means splits the rows into k clusters. For every pair of clusters, "
-    "the ZZ Top Bound says how likely such a clear split would be, at most, if the two were really "
-    "one cluster. The page shows the largest bound over the pairs.",
+    "cut": "k is the number of clusters. The rows are divided into small fragments. The two least "
+    "separate are merged, again and again, until one is left. The cut test says how separate two "
+    "clusters are. It looks at the graph, which joins each row to its nearest neighbours: it "
+    "compares the edges at the border of the two with those inside them. p is the chance of a "
+    "border that thin inside one cluster. The worst pair are the two least separate of the k "
+    "clusters, and own p is their p. The decision uses p: the smallest own p of k or more "
+    "clusters, with fragments of several sizes.",
+    "zz_top": "k is the number of clusters. For each k, k-means splits the rows into k clusters, "
+    "in coordinates that come from the graph of neighbours, called the embedding. For every pair "
+    "of clusters, the ZZ Top Bound says how likely such a clear split would be, at most, if the "
+    "two were really one cluster. The page shows the largest bound over the pairs, that of the "
+    "worst pair. Inertia is the sum of the squared distances of the rows to the means of their "
+    "clusters.",
 }
 SOURCE = {
     "cut": "The rule is this library's cut test. Its p is measured on data sets without clusters. "
@@ -57,6 +68,14 @@ SOURCE = {
     "zz_top": "The method: S. Hess, W. Duivesteijn, k is the Magic Number, ECML PKDD 2019. The "
     "bound assumes that the columns of the embedding are independent samples. They are not quite "
     "independent, so read alpha as a threshold, not as an error rate.",
+}
+MISSING = {
+    "drop": "rows with blanks were left out, and are not counted here",
+    "median": "blanks were filled with the median of their column",
+}
+SCALED = {
+    "standard": "the mean was subtracted, and the result divided by the standard deviation",
+    "robust": "the median was subtracted, and the result divided by the distance of the quartiles",
 }
 MOST_PAIRS = 30  # the largest k for which all pairs are listed
 
@@ -86,6 +105,7 @@ def report(
     attribute or a script of the page.
     """
     check_is_fitted(model)
+    check_reported_stability(model, stability)
     given = _GivenToReport(X, image_shape, coordinates, stability)
     steps = [_report_step(model, step) for step in model.path_]
     k, m = model.n_clusters_, len(model.labels_)
@@ -104,8 +124,9 @@ def report(
     fields = {
         "title": as_html(f"{counted(k, 'cluster')} – specialk_gpu"),
         "source": as_html(f"{source}: {told}" if source else told),
-        "headline": as_html(verdict_in_short(model)),
-        "verdict": as_html(verdict(model)[1]),
+        "headline": as_html(verdict_in_short(model, stability)),
+        "verdict": as_html(_report_verdict(model, stability)),
+        "preparation": as_html(_report_preparation(model)),
         "sections": "\n\n".join(_report_sections(model, steps, given)),
         "data": json.dumps(data, allow_nan=False).replace("<", "\\u003c"),  # no tag, no comment
     }
@@ -114,15 +135,41 @@ def report(
     write_text(path, page)
 
 
+def _report_verdict(model: Fitted, stability: Stability | None) -> str:
+    """Return what decided, and what other fits say, if they were made."""
+    words = verdict(model)[1]
+    return words if stability is None else f"{words} {verdict_of_other_fits(model, stability)}"
+
+
+def _report_preparation(model: Fitted) -> str:
+    """Return in words what the command line did with the columns before the fit."""
+    kept = getattr(model, "preparation_", None)
+    if kept is None:
+        return ""
+    own = Preparation.from_json(kept)
+    told = []
+    if own.left_out:
+        was = "was" if len(own.left_out) == 1 else "were"
+        left_out = f"{len(own.left_out)} of {counted(len(own.order), 'column')} {was} left out"
+        told.append(f"{left_out}: {listed(own.left_out)}")
+    if own.one_hot:
+        each = "was" if len(own.one_hot) == 1 else "were each"
+        told.append(f"{listed(own.one_hot)} {each} replaced by a column of 0 and 1 for every value")
+    told += [MISSING[own.missing]] if own.missing else []
+    told.append(f"of each column of numbers {SCALED[own.scale]}" if own.scale else "no scaling")
+    return f"Before the fit: {'; '.join(told)}."
+
+
 def _report_sections(
     model: Fitted, steps: list[dict[str, Any]], given: _GivenToReport
 ) -> list[str]:
     """Return the sections of the page, in order; a new section is a new line here."""
+    clusters = report_clusters(model, steps, given.X, given.image_shape, given.coordinates)
     return [
-        _report_clusters(model, steps, given),
+        _report_section("clusters", "What the clusters look like", clusters),
         *_report_columns(model, given),
         _report_why(model, steps),
-        *_report_stability(model, given),
+        *_report_stability(given),
         *_report_tree(model),
         _report_doubts(model),
         _report_how(model),
@@ -135,41 +182,6 @@ def _report_section(name: str, title: str, *content: str) -> str:
     return f'<section aria-labelledby="{name}">\n<h2 id="{name}">{title}</h2>\n{body}\n</section>'
 
 
-def _report_clusters(model: Fitted, steps: list[dict[str, Any]], given: _GivenToReport) -> str:
-    """Return the section with the picture and the sizes of the clusters."""
-    X, image_shape = given.X, given.image_shape
-    if image_shape is not None and X is None:
-        msg = "image_shape needs X, the images as rows."
-        raise ValueError(msg)
-    drawn = places(model, given.coordinates, X if image_shape is None else None)
-    m, shown = len(model.labels_), len(drawn.rows)
-    amount = counted(m, "row") if shown == m else f"{shown:,} of {m:,} rows"
-    grey = ", outliers in grey" if sizes_of_clusters(model)[1] else ""
-    caption = as_html(f"{amount}, coloured by cluster{grey}. {drawn.words}")
-    sort = (
-        '<caption class="soft screen">Select a heading to sort the table by it</caption>'
-        if model.n_clusters_ > 1
-        else ""
-    )
-    heads = ("cluster", "rows", "share", "closest to", NEARNESS[model.path_.criterion])
-    ordered = ' aria-sort="ascending"'
-    head = "".join(
-        f'<th scope="col"{ordered if name == "cluster" else ""}>'
-        f'<button type="button">{name}</button></th>'
-        for name in heads
-    )
-    rows = "\n".join(_report_cluster_rows(model, steps))
-    return _report_section(
-        "clusters",
-        "What the clusters look like",
-        f"<figure>{scatter_chart(model, drawn)}"
-        f'<figcaption class="soft">{caption}</figcaption></figure>',
-        f'<table id="sizes" class="stack">{sort}\n<thead><tr>{head}</tr></thead>',
-        f"<tbody>\n{rows}\n</tbody></table>",
-        "" if image_shape is None or X is None else _report_members(model, X, image_shape),
-    )
-
-
 def _report_columns(model: Fitted, given: _GivenToReport) -> list[str]:
     """Return the section with the columns that differ between clusters, if X is a table."""
     if given.X is None or given.image_shape is not None or is_graph(model, given.X):
@@ -178,11 +190,11 @@ def _report_columns(model: Fitted, given: _GivenToReport) -> list[str]:
     return [_report_section("columns", "In which columns they differ", table)] if table else []
 
 
-def _report_stability(model: Fitted, given: _GivenToReport) -> list[str]:
+def _report_stability(given: _GivenToReport) -> list[str]:
     """Return the section with other fits, if they were made."""
     if given.stability is None:
         return []
-    tables = report_tables_of_stability(model, given.stability)
+    tables = report_tables_of_stability(given.stability)
     return [_report_section("stability", "How steady they are", tables)]
 
 
@@ -198,6 +210,7 @@ def _report_why(model: Fitted, steps: list[dict[str, Any]]) -> str:
         f"<p>{as_html(f'{MEANING[criterion]} {_report_rule(model)}')}</p>",
         path_chart(model),
         f'<p class="soft screen">{choose} to see the sizes of its clusters.</p>',
+        _report_where_outliers_count(model),
         '<table id="path" class="stack">',
         '<caption class="soft">The path: one row for each k</caption>',
         f'<thead><tr>{heads}<th scope="col" class="words">reason</th></tr></thead>',
@@ -215,7 +228,19 @@ def _report_tree(model: Fitted) -> list[str]:
         "column below a number crosses as many branches: the clusters of that k, which "
         "labels_at(k) returns. The answer is marked. Only the last unions are drawn."
     )
-    return [_report_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", chart)]
+    note = _report_where_outliers_count(model)
+    return [_report_section("tree", "Coarser and finer clusters", f"<p>{words}</p>", note, chart)]
+
+
+def _report_where_outliers_count(model: Fitted) -> str:
+    """Return a sentence for the path and the tree, which know no outliers."""
+    n = sizes_of_clusters(model)[1]
+    if not n:
+        return ""
+    told = f"the {n:,} outliers still count in the clusters that they were taken from"
+    if n == 1:
+        told = "the outlier still counts in the cluster that it was taken from"
+    return f'<p class="soft">Outliers are set aside at the end: here {told}.</p>'
 
 
 def _report_doubts(model: Fitted) -> str:
@@ -255,7 +280,7 @@ def _report_rule(model: Fitted) -> str:
         return "Here k was given, so no test decided it."
     if criterion == "zz_top" and given.stopping == "watershed":
         return "The answer is the last k before the largest drop in certainty (1 minus the bound)."
-    level = f"at most alpha = {given.alpha:g}"
+    level = f"at most alpha = {given.alpha:g}, the limit of this fit"
     if criterion == "cut":
         return f"The answer is the largest k whose p is {level}."
     return f"A k is accepted if this is {level}. The answer is the k before the first rejected one."
@@ -286,74 +311,6 @@ def _report_path_row(step: Candidate, answer: int, criterion: str) -> str:
         f'<th scope="row"><button type="button">{k}</button></th>{cells}'
         f'<td class="words" data-label="reason">{as_html(step.reason)}</td></tr>'
     )
-
-
-NEARNESS = {"cut": "walks that end in it", "zz_top": "log10 of the ZZ Top Bound with it"}
-
-
-def _report_nearness(model: Fitted, steps: list[dict[str, Any]]) -> np.ndarray | None:
-    """Return how near each cluster is to each other one, (k, k): larger is nearer.
-
-    For criterion="cut" this is the percentage of walks from the first that end in the second.
-    """
-    k = model.n_clusters_
-    if model.path_.criterion == "zz_top":
-        pairs = next(one for one in steps if one["k"] == k)["log10_zz_top"]
-        return None if pairs is None else np.array(pairs)
-    if k == 1:
-        return None
-    labels, shares = on_host(model.labels_), on_host(model.membership_)
-    return np.stack([100 * shares[labels == c].mean(axis=0) for c in range(k)])
-
-
-def _report_cluster_rows(model: Fitted, steps: list[dict[str, Any]]) -> list[str]:
-    """Return a table row for each cluster: its size, and the cluster that it is closest to."""
-    sizes, n_outliers = sizes_of_clusters(model)
-    label = NEARNESS[model.path_.criterion]
-    nearness, unit = _report_nearness(model, steps), " %" if model.path_.criterion == "cut" else ""
-    rows = []
-    for c, size in enumerate(sizes.tolist()):
-        share = size / (sizes.sum() + n_outliers)
-        closest, shown = "–", "–"
-        place, height = c, 0.0
-        if nearness is not None:
-            others = nearness[c].copy()
-            others[c] = -np.inf
-            place, height = int(others.argmax()), float(others.max())
-            if height or not unit:  # a cluster that no walk enters has none that is closest
-                closest, shown = str(place), f"{height:.2f}{unit}"
-        color = COLORS[c % len(COLORS)]
-        rows.append(
-            f'<tr><th scope="row" data-value="{c}"><span class="swatch" '
-            f'style="background:{color}"></span>{c}</th>'
-            f'<td data-value="{size}" data-label="rows">{size:,}</td>'
-            f'<td data-value="{share}" class="left" data-label="share"><span class="bar" '
-            f'style="background:{color};width:{8 * share:.2f}rem"></span> {100 * share:.1f} %</td>'
-            f'<td data-value="{place}" data-label="closest to">{closest}</td>'
-            f'<td data-value="{height}" data-label="{label}">{shown}</td></tr>'
-        )
-    return rows
-
-
-def _report_members(model: Fitted, X: Matrix, shape: tuple[int, int]) -> str:
-    """Return typical rows of each cluster as images."""
-    X = images(model, X, shape, "image_shape")
-    height, width = X.shape[1:]
-    chosen = typical(model, 12)
-    low = min(float(X[rows].min()) for rows in chosen)
-    high = max(float(X[rows].max()) for rows in chosen)
-    parts = ["<h3>Typical rows of each cluster</h3>"]
-    for c, rows in enumerate(chosen):
-        parts.append(f'<p class="soft">cluster {c}</p><div class="images">')
-        for row in rows.tolist():
-            pixels = (X[row].astype(np.float64) - low) / ((high - low) or 1) * 255
-            coded = base64.b64encode(pixels.round().astype(np.uint8).tobytes()).decode()
-            parts.append(
-                f'<canvas width="{width}" height="{height}" role="img" '
-                f'aria-label="row {row}" title="row {row}" data-pixels="{coded}"></canvas>'
-            )
-        parts.append("</div>")
-    return "\n".join(parts)
 
 
 def _report_seconds(spent: float) -> str:

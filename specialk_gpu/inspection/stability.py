@@ -231,7 +231,7 @@ def stability(
     with show_progress() if model.get_params()["verbose"] else nullcontext():
         refits = tuple(
             _compared_for_stability(plan, labels, own, model.n_clusters_)
-            for plan, own in zip(plans, with_progress(found, len(plans), "refits"), strict=True)
+            for plan, own in zip(plans, with_progress(found, len(plans), "other fits"), strict=True)
         )
     sizes = np.bincount(labels[labels >= 0], minlength=model.n_clusters_)
     return Stability(model.n_clusters_, sizes, refits)

@@ -10,9 +10,17 @@ from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
 from specialk_gpu._result import NO_POWER, Candidate
 from specialk_gpu.inspection.diagnostics import LN10, counted, in_words, settings
+from specialk_gpu.inspection.stability import DOUBTFUL, STABLE, Stability
 from specialk_gpu.selection.sweep import decide
 
-__all__ = ["doubts_about_verdict", "near_level", "verdict", "verdict_in_short", "watershed"]
+__all__ = [
+    "doubts_about_verdict",
+    "near_level",
+    "verdict",
+    "verdict_in_short",
+    "verdict_of_other_fits",
+    "watershed",
+]
 
 DROP = 0.01  # the smallest drop in certainty that counts as a watershed
 ADDED = {  # to the headline
@@ -20,6 +28,12 @@ ADDED = {  # to the headline
     "no power": "?",
     "no split": ": no split found",
     "close to a split": ": no split found, but p is near alpha",
+}
+CHANGED = {  # by other fits
+    "random_state": "seeds",
+    "order": "orders of the rows",
+    "n_neighbors": "numbers of neighbours",
+    "sample": "samples of the rows",
 }
 NO_SPLIT = (
     "No split was found. That can mean one cluster, but also too few rows, clusters that overlap, "
@@ -119,19 +133,70 @@ def verdict(model: Fitted) -> tuple[str, str]:
     words += f" {_verdict_on_more(model, beyond)}"
     near = [i for i in near_level(model) if i <= k + 1]
     if near:
-        words += f" At k = {_listed(near)} the {_measure(model)} is near alpha."
+        limit = f"alpha = {given.alpha:g}, the limit"
+        words += f" At k = {_listed(near)} the {_measure(model)} is near {limit}."
     other = watershed(model) if model.path_.criterion == "zz_top" else k
     if other != k:
         words += f" But certainty (1 minus the bound) drops most after k = {other}."
     return ("close" if near or other != k else clear), words
 
 
-def verdict_in_short(model: Fitted) -> str:
-    """Return the number of clusters, and how clear it is, in a few words."""
+def verdict_in_short(model: Fitted, stability: Stability | None = None) -> str:
+    """Return the number of clusters, and how clear it is, in a few words.
+
+    Parameters
+    ----------
+    model : SpecialK
+        A fitted model.
+    stability : Stability, optional
+        Other fits. The answer is not called clear if they contradict it.
+    """
     sureness, words = verdict(model)
     if sureness == "close" and NO_SPLIT in words:
         sureness = "close to a split"
+    if stability is not None and sureness != "given":
+        n, same = len(stability.refits), _same_number(stability)
+        if same < STABLE * n:
+            agree = f"only {same} of {n} other fits agree" if same else "no other fit agrees"
+            return f"{counted(model.n_clusters_, 'cluster')}, but {agree}"
+        if sureness == "clear" and (_kind_that_disagrees(stability) or _n_unstable(stability)):
+            sureness = "close"
     return counted(model.n_clusters_, "cluster") + ADDED.get(sureness, "")
+
+
+def verdict_of_other_fits(model: Fitted, stability: Stability) -> str:
+    """Return in words how many other fits found as many clusters, and which ones are unstable."""
+    told = []
+    if verdict(model)[0] != "given":  # of fits that were told k, this says nothing
+        kinds = [CHANGED[kind] for kind in dict.fromkeys(fit.kind for fit in stability.refits)]
+        listed = " and ".join([*([", ".join(kinds[:-1])] if kinds[1:] else []), kinds[-1]])
+        found = f"{_same_number(stability)} of {counted(len(stability.refits), 'fit')} with other "
+        told.append(f"{found}{listed} found {counted(stability.k, 'cluster')} too.")
+        if kinds[1:] and (kind := _kind_that_disagrees(stability)):
+            own, n = _same_number(stability, kind), sum(f.kind == kind for f in stability.refits)
+            told.append(f"Of those with other {CHANGED[kind]}, {own} of {n} did.")
+    if n_unstable := _n_unstable(stability):
+        is_so = "is" if n_unstable == 1 else "are"
+        of_all = f"{n_unstable} of {counted(stability.k, 'cluster')} {is_so} unstable"
+        told.append(f"{of_all}: other fits put other rows together.")
+    return " ".join(told)
+
+
+def _same_number(stability: Stability, kind: str | None = None) -> int:
+    """Return how many fits, of one kind or of all, found as many clusters as the model."""
+    return sum(fit.k == stability.k for fit in stability.refits if kind in (None, fit.kind))
+
+
+def _kind_that_disagrees(stability: Stability) -> str | None:
+    """Return the change under which the fewest fits found as many clusters, if these are few."""
+    kinds = [fit.kind for fit in stability.refits]
+    shares = {kind: _same_number(stability, kind) / kinds.count(kind) for kind in kinds}
+    least = min(shares, key=shares.__getitem__)
+    return least if shares[least] < STABLE else None
+
+
+def _n_unstable(stability: Stability) -> int:
+    return int((stability.jaccard < DOUBTFUL).sum())
 
 
 def _verdict_on_decision(model: Fitted, step: Candidate | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import NoReturn
 
@@ -13,6 +14,11 @@ __all__ = ["refuse_faults", "refuse_to_drop_all", "told_blank_faults"]
 
 FEW = 10  # one of so many cells that is no number is a slip, not what the column is
 MINUS_SIGNS = "\N{MINUS SIGN}\N{EN DASH}\N{FIGURE DASH}\N{NON-BREAKING HYPHEN}\N{HYPHEN}"
+_DAY = r"\d{4}([-/.])\d{1,2}\1\d{1,2}|\d{1,2}([-/.])\d{1,2}\2(?:\d{4}|\d{2})"
+_TIME = r"[T ]\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?[AaPp][Mm])?(?:Z|[+-]\d{2}:?\d{2})?"
+_DATE = re.compile(f"(?:{_DAY})(?:{_TIME})?")
+CATEGORIES = "--one-hot may make a cluster of each category, so compare with a fit without it"
+UNITS = "if the columns have different units, take --scale standard too"
 _WITH_MINUS = str.maketrans(MINUS_SIGNS, "-" * len(MINUS_SIGNS))
 
 
@@ -55,7 +61,12 @@ def refuse_to_drop_all(empty: Collection[str]) -> NoReturn:
 
 
 def refuse_faults(
-    table: Table, *, filled: bool, advise: bool = True, categories: Collection[str] = ()
+    table: Table,
+    *,
+    filled: bool,
+    advise: bool = True,
+    categories: Collection[str] = (),
+    scaled: bool = False,
 ) -> None:
     """Raise an error that lists all columns that are not numbers, all blanks, or all infinities.
 
@@ -70,6 +81,8 @@ def refuse_faults(
         line.
     categories : collection of str
         Columns of text that are used.
+    scaled : bool
+        Whether the columns will be scaled.
 
     Raises
     ------
@@ -88,7 +101,9 @@ def refuse_faults(
         told.append(f"there are blanks, {told_blank_faults(blanks)}")
     if told and advise:
         blanks = {} if filled else blanks
-        told += _advice_on_faults(table, wrong, blanks, filled=filled, categories=categories)
+        told += _advice_on_faults(
+            table, wrong, blanks, filled=filled, categories=categories, scaled=scaled
+        )
     if told:
         raise ValueError("; ".join(told))
     if table.X.dtype.kind == "f":
@@ -115,18 +130,29 @@ def _advice_on_faults(
     *,
     filled: bool,
     categories: Collection[str],
+    scaled: bool,
 ) -> list[str]:
     """Return edits of the file, and options that do without the columns that stay wrong."""
     edits, edited, few = _edits_of_faults(table, wrong)
     wrong = {name: fault for name, fault in wrong.items() if name not in edited}
     n = table.X.shape[0]
-    ids = [name for name, fault in wrong.items() if fault.distinct][:1]
+    dates = [name for name, fault in wrong.items() if _is_fault_of_dates(fault)]
+    if dates:
+        noun, them = ("column", "it") if len(dates) == 1 else ("columns", "them")
+        verb = "holds" if len(dates) == 1 else "hold"
+        edits.append(
+            f"{noun} {listed(dates)} {verb} dates: leave {them} out, or write {them} into the file "
+            "as numbers, such as days since the first"
+        )
+    ids = [name for name, fault in wrong.items() if fault.distinct and name not in dates][:1]
     empty = [name for name, count in blanks.items() if count == n]
     drops = [name for name in (*wrong, *empty) if name not in ids]
     groups = [
         name
         for name, fault in wrong.items()
-        if name not in ids and len(fault.values) <= MOST_CATEGORIES and 2 * fault.wrong > n
+        if name not in {*ids, *dates}
+        and len(fault.values) <= MOST_CATEGORIES
+        and 2 * fault.wrong > n
     ]
     first = _options_against_faults(ids, drops, [])
     second = _options_against_faults(ids, [name for name in drops if name not in groups], groups)
@@ -137,7 +163,10 @@ def _advice_on_faults(
     if not filled and (few or len(blanks) > len(empty)):
         first, second = [*first, "--missing median"], [*second, "--missing drop"]
     advice = f"add {' '.join(first)}" + (f" (or {' '.join(second)})" if second != first else "")
-    return [*edits, advice] if first else edits
+    notes = [CATEGORIES] if "--one-hot" in advice else []
+    if wrong and not scaled and len(table.names) - len(drops) - len(ids) > 1:
+        notes.append(UNITS)
+    return [*edits, *notes, advice] if first else edits
 
 
 def _options_against_faults(ids: list[str], drops: list[str], groups: list[str]) -> list[str]:
@@ -164,6 +193,10 @@ def _edits_of_faults(table: Table, wrong: dict[str, Fault]) -> tuple[list[str], 
     if few:
         edits.append(f"leave the cells of {_faults_of(table, few)} empty that hold no number")
     return edits, signs | second | few, bool(few)
+
+
+def _is_fault_of_dates(fault: Fault) -> bool:
+    return bool(fault.values) and all(map(_DATE.fullmatch, fault.values))
 
 
 def _faults_of(table: Table, names: Collection[str]) -> str:

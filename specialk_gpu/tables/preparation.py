@@ -91,7 +91,12 @@ class Preparation:
         if not columns:
             msg = "no column is left to use"
             raise ValueError(msg)
-        refuse_faults(table, filled=choice.missing is not None, categories=choice.one_hot)
+        refuse_faults(
+            table,
+            filled=choice.missing is not None,
+            categories=choice.one_hot,
+            scaled=choice.scale is not None,
+        )
         own = cls(
             order=table.order,
             header=table.header,
