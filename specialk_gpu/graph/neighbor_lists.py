@@ -42,8 +42,8 @@ class NeighborLists:
             lists = self._propose(X, n)
             if len(lists) == len(X):  # found for the distinct rows
                 return lists
-            xp = backend_of(lists).xp
-            own = lists[first]
+            bk = backend_of(X)
+            xp, own = bk.xp, bk.asarray(lists)[first]
             return _tidied_lists(xp.where(own < 0, -1, group[own]))
 
         return NeighborLists(propose, self._n_wanted)
@@ -140,10 +140,7 @@ def neighbor_lists(neighbors: Any, m: int, n_wanted: int) -> NeighborLists | Non
     if len(neighbors) != 2:
         msg = f"neighbors must be (indices, distances), got a tuple of {len(neighbors)}."
         raise ValueError(msg)
-    lists = _without_the_row(checked_lists(neighbors[0]))
-    if len(lists) != m:
-        msg = f"neighbors must have the indices of {m} rows, those of X, got {len(lists)}."
-        raise ValueError(msg)
+    lists = _without_the_row(checked_lists(neighbors[0], m))
     return NeighborLists(lambda X, n: lists, n_wanted)  # noqa: ARG005
 
 
@@ -152,8 +149,8 @@ def word_for_neighbors(neighbors: Any) -> str:
     return neighbors if isinstance(neighbors, str) else "given"
 
 
-def checked_lists(indices: Any) -> Array:
-    """Return lists of neighbours as an int64 array of shape (m, k); refuse what cannot be lists.
+def checked_lists(indices: Any, m: int | None = None) -> Array:
+    """Return lists of neighbours of m rows as an int64 array (m, k); refuse what cannot be lists.
 
     Raises
     ------
@@ -167,6 +164,9 @@ def checked_lists(indices: Any) -> Array:
         raise TypeError(msg)
     if indices.ndim != 2 or indices.shape[0] < 2 or indices.shape[1] < 1:
         msg = f"indices must have two rows and a column at least, got shape {indices.shape}."
+        raise ValueError(msg)
+    if m is not None and indices.shape[0] != m:
+        msg = f"indices must name neighbours of {m} rows, those of X, got {indices.shape[0]}."
         raise ValueError(msg)
     m = indices.shape[0]
     if int(indices.max()) >= m:

@@ -218,7 +218,8 @@ def stability(
         msg = f"X must be the {len(labels)} rows of the fit, got {X.shape[0]}."
         raise ValueError(msg)
     graph = str(model._settings["affinity"]).startswith("precomputed")
-    chosen = _checked_kinds_of_stability(kinds, graph=graph)
+    listed = isinstance(model.get_params(deep=False)["neighbors"], tuple)
+    chosen = _checked_kinds_of_stability(kinds, graph=graph, listed=listed)
     n_refits = checked_integer("n_refits", n_refits, 1)
     plans = list(_stability_plans(model, chosen, n_refits, check_random_state(random_state)))
     if not plans:
@@ -237,12 +238,17 @@ def stability(
     return Stability(model.n_clusters_, sizes, refits)
 
 
-def _checked_kinds_of_stability(kinds: Sequence[str] | None, *, graph: bool) -> list[str]:
+def _checked_kinds_of_stability(
+    kinds: Sequence[str] | None, *, graph: bool, listed: bool
+) -> list[str]:
+    """Return which kinds of changes to make; lists of neighbours allow no other order of rows."""
     possible = [kind for kind in KINDS if not (graph and kind == "n_neighbors")]
+    if listed:
+        possible = [kind for kind in possible if kind not in ("order", "sample")]
     if kinds is None:
         return possible
     if isinstance(kinds, str) or not kinds or not set(kinds) <= set(possible):
-        of_what = " for a given graph" if graph else ""
+        of_what = " for a given graph" if graph else " for given neighbours" if listed else ""
         msg = f"kinds must be a list of {', '.join(possible)}{of_what}, got {kinds!r}."
         raise ValueError(msg)
     return [kind for kind in possible if kind in kinds]
@@ -262,8 +268,11 @@ def _stability_plans(
     model: Fitted, kinds: Iterable[str], n_refits: int, rng: np.random.RandomState
 ) -> Iterable[_StabilityPlan]:
     """Say what to change for each refit; whatever is drawn is drawn here."""
-    m, given = len(model.labels_), model._settings | {"backend": model.backend_}
-    seed = model.get_params()["random_state"]
+    m, parameters = len(model.labels_), model.get_params(deep=False)
+    given = model._settings | {"backend": model.backend_}
+    if given["neighbors"] == "given":  # the settings say no more than that
+        given |= {"neighbors": parameters["neighbors"]}
+    seed = parameters["random_state"]
     if not isinstance(seed, Integral):
         seed = int(rng.randint(2**31 - 1))
     given |= {"random_state": int(seed), "verbose": False}
