@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._callbacks import WithCallbacks
 from specialk_gpu._fit import (
     explain_memory_error_of_fit,
@@ -30,7 +31,6 @@ from specialk_gpu._parameters import (
     check_parameter_counts,
     check_parameter_limits,
     checked_parameters,
-    is_graph,
     significance_level,
 )
 from specialk_gpu._progress import ProgressClock, show_progress

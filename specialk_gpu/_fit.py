@@ -10,9 +10,10 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._cost import foretell_cost, n_wanted
 from specialk_gpu._host import on_host
-from specialk_gpu._parameters import Parameters, is_graph, significance_level
+from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import ProgressClock
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._scales import APART

@@ -10,8 +10,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._account import Account
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._host import OnDevice, on_host
-from specialk_gpu._parameters import is_graph
 from specialk_gpu._prediction import Voters, Votes, predict_by_neighbors, predict_by_similarities
 from specialk_gpu._storage import load, save
 from specialk_gpu._validation import output_converter, validate_input, validated_on_backend

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
-from specialk_gpu._parameters import AFFINITIES
+from specialk_gpu._affinities import AFFINITIES
 
 __all__ = [
     "PARAMETERS",

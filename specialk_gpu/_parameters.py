@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
+from specialk_gpu._affinities import AFFINITIES, is_graph
 from specialk_gpu._checks import checked_integer, checked_positive
 from specialk_gpu.backend import BACKENDS
 from specialk_gpu.graph.features import METRICS
@@ -18,25 +19,17 @@ from specialk_gpu.selection.sweep import STOPPING
 from specialk_gpu.spectrum.eigenpairs import SOLVERS
 
 __all__ = [
-    "AFFINITIES",
     "CONSTRAINTS",
     "Parameters",
     "check_parameter_counts",
     "check_parameter_limits",
     "checked_parameters",
-    "is_graph",
     "significance_level",
 ]
 
 NUMBERS = ("alpha", "coverage", "drop_correlated", "min_recall", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
-AFFINITIES = (
-    "nearest_neighbors",
-    "radius_neighbors",
-    "precomputed",
-    "precomputed_nearest_neighbors",
-)
 CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [Interval(Real, 0, 1, closed="neither"), None],
     "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
@@ -119,11 +112,6 @@ def checked_parameters(model: BaseEstimator) -> Any:
         elif isinstance(value, Integral):
             given[name] = checked_integer(name, value, 1)
     return SimpleNamespace(**given)
-
-
-def is_graph(affinity: str) -> bool:
-    """Return whether X is a graph, and not rows."""
-    return affinity.startswith("precomputed")
 
 
 def significance_level(model: Parameters) -> float:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import specialk_gpu
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._command_files import (
     STANDARD_INPUT,
     check_outputs,
@@ -37,7 +38,6 @@ from specialk_gpu._options import (
     image_shape_option,
     in_words_of_options,
 )
-from specialk_gpu._parameters import is_graph
 from specialk_gpu._printable import printable
 from specialk_gpu._printing import (
     path_for_printing,

@@ -181,6 +181,8 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
     given = {
         "affinity": "radius_neighbors",
         "n_neighbors": 7,
+        "neighbors": "approximate",
+        "min_recall": 0.8,
         "coverage": 0.9,
         "weights": "distance",
         "n_components": 30,

@@ -232,8 +232,21 @@ def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
 def test_a_graph_of_neighbours_beyond_32_bits_is_refused(bk, monkeypatch):
     assert np.iinfo(np.int32).max == graph.MAX_EDGES
     monkeypatch.setattr(graph, "MAX_EDGES", 1000)
-    with pytest.raises(MemoryError, match=r"200 rows has .* edges, more than the 1,000 .*`n_neigh"):
+    with pytest.raises(MemoryError, match=r"200 rows has more than the 1,000 edges .*`n_neigh"):
         knn_graph(readonly(bk, DATA["normal"]), 10)
+
+
+@pytest.mark.parametrize("weights", ["connectivity", "distance"])
+@pytest.mark.parametrize("entries", [1, 7, 300, 2000])
+def test_the_blocks_in_which_a_graph_is_assembled_do_not_matter(bk, monkeypatch, weights, entries):
+    X = DATA["normal"]
+    whole = knn_graph(readonly(bk, X), 10, weights=weights)
+    monkeypatch.setattr(graph, "BLOCK_ENTRIES", entries)
+    blocks = knn_graph(readonly(bk, X), 10, weights=weights)
+    for part in ("data", "indices", "indptr"):
+        one, other = (bk.to_numpy(getattr(W, part)) for W in (whole, blocks))
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
 
 
 def test_edges_that_fit_are_let_through():

@@ -24,12 +24,12 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The floors of the house: a room imports from rooms on the floors below it, and from itself.
 FLOORS = [
-    {"_time_limit"},
+    {"_affinities", "_time_limit"},
     {"_checks", "_matrix", "_printable", "_progress", "_version", "_warnings", "_writing"},
-    {"backend", "_parameters", "tables"},
+    {"backend", "tables"},
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_scales", "_schema"},
-    {"_host"},
+    {"_host", "_parameters"},
     {"_storage", "_validation", "_prediction", "_fitted", "_cost", "_callbacks"},
     {"inspection"},
     {"_account", "_fit"},

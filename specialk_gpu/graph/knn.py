@@ -25,6 +25,7 @@ __all__ = [
 
 WEIGHTS = ("connectivity", "distance")
 MAX_EDGES = 2**31 - 1  # CSR indices are int32
+BLOCK_ENTRIES = 2**22  # of the neighbours, or the graph, that are processed together
 HUGE = 2.0**960  # sums of more than 2^63 larger numbers may be infinite
 
 
@@ -139,52 +140,64 @@ def neighbors_graph(
 def symmetric_knn_graph(bk: Backend, indices: Array, distances: Array | None) -> Sparse:
     """Return (A + Aᵀ)/2 as sorted CSR, given the neighbours `indices` (m, k) of each row."""
     m, k = indices.shape
+    row = bk.xp.repeat(bk.xp.arange(m, dtype=np.int32), k)
     data = None if distances is None else distances.ravel()
-    return _symmetric_knn_csr(bk, m, bk.xp.arange(m * k) // k, indices.ravel(), data)
+    return _symmetric_knn_csr(bk, m, row, indices.ravel(), data)
 
 
 def _symmetric_knn_csr(
     bk: Backend, m: int, row: Array, column: Array, data: Array | None
 ) -> Sparse:
-    """Return (A + Aᵀ)/2 as sorted CSR from the entries (p,) of A, which are 1 without `data`."""
-    xp = bk.xp
-    keys = xp.concatenate([row * m + column, column * m + row])  # each pair once or twice
-    if data is None:
-        keys, counts = _counts_of_knn_keys(xp, keys)
-        data = counts * 0.5
-    else:
-        data = xp.concatenate([data, data]) * 0.5
-        order = xp.argsort(keys, kind="stable")
-        keys, data = keys[order], data[order]
-        same = keys[1:] == keys[:-1]
-        data[:-1] += xp.where(same, data[1:], 0)
-        is_first = xp.concatenate([xp.ones(1, dtype=bool), ~same])
-        keep = is_first & (data > 0)
-        keys, data = keys[keep], data[keep]
-    return _knn_csr_from_keys(bk, keys, data, m)
+    """Return (A + Aᵀ)/2 as sorted CSR from the entries (p,) of A by row; all are 1 without `data`.
+
+    A block of rows is assembled at a time, so that all but the result takes little memory.
+    """
+    xp, column = bk.xp, column.astype(np.int32)
+    step = max(1, m * BLOCK_ENTRIES // max(BLOCK_ENTRIES, int(row.size)))
+    parts, n_edges = [], 0
+    for start in range(0, m, step):
+        first, stop = xp.searchsorted(row, xp.asarray([start, start + step])).tolist()
+        own, other = slice(first, stop), xp.flatnonzero((column >= start) & (column < start + step))
+        keys = xp.concatenate(
+            [
+                row[own].astype(np.int64) * m + column[own],
+                column[other].astype(np.int64) * m + row[other],
+            ]
+        )  # each pair once or twice
+        if data is None:
+            keys, counts = _counts_of_knn_keys(xp, keys)
+            values = counts * 0.5
+        else:
+            values = xp.concatenate([data[own], data[other]]) * 0.5
+            order = xp.argsort(keys, kind="stable")
+            keys, values = keys[order], values[order]
+            same = keys[1:] == keys[:-1]
+            values[:-1] += xp.where(same, values[1:], 0)
+            keep = xp.concatenate([xp.ones(1, dtype=bool), ~same])[: keys.size] & (values > 0)
+            keys, values = keys[keep], values[keep]
+        n_edges += int(keys.size)
+        if n_edges > MAX_EDGES:
+            msg = (
+                f"the graph of {m:,} rows has more than the {MAX_EDGES:,} edges that 32-bit "
+                "indices can number. Lower `n_neighbors`, or cluster a sample of the rows."
+            )
+            raise MemoryError(msg)
+        own_row = keys // m
+        n_rows = min(step, m - start)
+        ends = xp.searchsorted(own_row - start, xp.arange(1, n_rows + 1)) + (n_edges - keys.size)
+        parts.append((values, (keys - own_row * m).astype(np.int32), ends.astype(np.int32)))
+    values, indices, ends = (xp.concatenate(part) for part in zip(*parts, strict=True))
+    indptr = xp.concatenate([xp.zeros(1, dtype=np.int32), ends])
+    return bk.sparse.csr_matrix((values, indices, indptr), shape=(m, m))
 
 
 def _counts_of_knn_keys(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
     """Return the distinct keys in ascending order, and how often each occurs."""
     keys = xp.sort(keys)
-    is_first = xp.concatenate([xp.ones(1, dtype=bool), keys[1:] != keys[:-1]])
+    is_first = xp.concatenate([xp.ones(1, dtype=bool), keys[1:] != keys[:-1]])[: keys.size]
     start = xp.flatnonzero(is_first)
     counts = xp.diff(xp.concatenate([start, xp.full(1, keys.size, dtype=start.dtype)]))
     return keys[is_first], counts
-
-
-def _knn_csr_from_keys(bk: Backend, keys: Array, data: Array, m: int) -> Sparse:
-    """Assemble a CSR matrix from sorted `keys`, each of which is row * m + column."""
-    xp = bk.xp
-    if keys.size > MAX_EDGES:
-        msg = (
-            f"the graph of {m:,} rows has {keys.size:,} edges, more than the {MAX_EDGES:,} that "
-            "32-bit indices can number. Lower `n_neighbors`, or cluster a sample of the rows."
-        )
-        raise MemoryError(msg)
-    row = keys // m
-    indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
-    return bk.sparse.csr_matrix((data, (keys - row * m).astype(np.int32), indptr), shape=(m, m))
 
 
 def normalised_graph(G: Sparse) -> Sparse:
@@ -203,9 +216,14 @@ def normalised_graph(G: Sparse) -> Sparse:
     bk.spmm(G, xp.ones((m, 1)), degree, 1.0, 0.0, 0.0)
     degree = degree[:, 0]
     scale = xp.where(degree > 0, 1 / xp.sqrt(xp.where(degree > 0, degree, 1)), 0)
-    row = xp.searchsorted(G.indptr, xp.arange(G.nnz), side="right") - 1
     scale, power = xp.frexp(scale)
-    fraction, own_power = xp.frexp(G.data)
-    fraction *= scale[row] * scale[G.indices]
-    G.data = xp.ldexp(fraction, own_power + power[row] + power[G.indices])
+    step = max(1, m * BLOCK_ENTRIES // max(BLOCK_ENTRIES, G.nnz))
+    for start in range(0, m, step):
+        ends = G.indptr[start : start + step + 1]
+        first, stop = int(ends[0]), int(ends[-1])
+        row = start + xp.searchsorted(ends, xp.arange(first, stop), side="right") - 1
+        own, column = slice(first, stop), G.indices[first:stop]
+        fraction, own_power = xp.frexp(G.data[own])
+        fraction *= scale[row] * scale[column]
+        G.data[own] = xp.ldexp(fraction, own_power + power[row] + power[column])
     return G

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import textwrap
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
 from specialk_gpu.inspection.diagnostics import counted, in_words, settings, sizes_of_clusters
@@ -22,7 +23,7 @@ def description(model: Fitted) -> str:
     """Return the account that `SpecialK.describe` describes, of at most ten lines."""
     m, given = len(on_host(model.labels_)), settings(model)
     rows = counted(m, "row")
-    if given.affinity.startswith("precomputed"):
+    if is_graph(given.affinity):
         rows += ", given by a graph"
     else:
         rows += f" of {counted(model.n_features_in_, 'column')}"

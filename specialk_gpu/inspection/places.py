@@ -8,13 +8,14 @@ import numpy as np
 from scipy import sparse
 from scipy.stats import rankdata
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
 from specialk_gpu.inspection.diagnostics import fitted_rows, settings
 from specialk_gpu.tables.frames import table_of_rows
 from specialk_gpu.tables.table import no_text
 
-__all__ = ["MOST_ROWS", "Places", "is_graph", "places", "places_of_discs"]
+__all__ = ["MOST_ROWS", "Places", "is_graph_of_fit", "places", "places_of_discs"]
 
 MOST_ROWS = 5000  # about as many are drawn
 MOST_DISCS = 400  # the largest k for which discs are placed by their nearness
@@ -123,10 +124,10 @@ def _given_places(coordinates: Any, m: int) -> np.ndarray:
     return points.astype(np.float64)
 
 
-def is_graph(model: Fitted, X: Any) -> bool:
+def is_graph_of_fit(model: Fitted, X: Any) -> bool:
     """Return whether X is the graph that a model was fitted to."""
     m = len(model.labels_)
-    return settings(model).affinity.startswith("precomputed") and getattr(X, "shape", None) == (
+    return is_graph(settings(model).affinity) and getattr(X, "shape", None) == (
         m,
         m,
     )
@@ -138,7 +139,7 @@ def _columns_for_places(model: Fitted, X: Any) -> tuple[np.ndarray, list[str]] |
     A graph has no columns.
     """
     m = len(model.labels_)
-    if sparse.issparse(X) or is_graph(model, X):
+    if sparse.issparse(X) or is_graph_of_fit(model, X):
         return None
     try:
         table = table_of_rows(on_host(X), no_text)

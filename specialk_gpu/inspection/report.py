@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._environment import package_versions
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
@@ -26,7 +27,7 @@ from specialk_gpu.inspection.diagnostics import (
     settings,
     sizes_of_clusters,
 )
-from specialk_gpu.inspection.places import is_graph
+from specialk_gpu.inspection.places import is_graph_of_fit
 from specialk_gpu.inspection.report_clusters import report_clusters
 from specialk_gpu.inspection.report_tables import (
     check_reported_stability,
@@ -109,9 +110,7 @@ def report(
     given = _GivenToReport(X, image_shape, coordinates, stability)
     steps = [_report_step(model, step) for step in model.path_]
     k, m = model.n_clusters_, len(model.labels_)
-    columns = (
-        model.n_features_in_ if not settings(model).affinity.startswith("precomputed") else None
-    )
+    columns = model.n_features_in_ if not is_graph(settings(model).affinity) else None
     told = f" of {counted(columns, 'column')}" if columns else ", given by a graph"
     told = counted(m, "row") + told
     data = {
@@ -184,7 +183,7 @@ def _report_section(name: str, title: str, *content: str) -> str:
 
 def _report_columns(model: Fitted, given: _GivenToReport) -> list[str]:
     """Return the section with the columns that differ between clusters, if X is a table."""
-    if given.X is None or given.image_shape is not None or is_graph(model, given.X):
+    if given.X is None or given.image_shape is not None or is_graph_of_fit(model, given.X):
         return []
     table = report_table_of_columns(summary(model, given.X))
     return [_report_section("columns", "In which columns they differ", table)] if table else []

@@ -17,6 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.metrics.cluster import contingency_matrix
 from sklearn.utils import check_random_state
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._checks import checked_integer
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
@@ -217,7 +218,7 @@ def stability(
     if X.shape[0] != len(labels):
         msg = f"X must be the {len(labels)} rows of the fit, got {X.shape[0]}."
         raise ValueError(msg)
-    graph = str(model._settings["affinity"]).startswith("precomputed")
+    graph = is_graph(str(model._settings["affinity"]))
     listed = isinstance(model.get_params(deep=False)["neighbors"], tuple)
     chosen = _checked_kinds_of_stability(kinds, graph=graph, listed=listed)
     n_refits = checked_integer("n_refits", n_refits, 1)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from specialk_gpu._affinities import is_graph
 from specialk_gpu._fitted import Fitted
 from specialk_gpu._host import on_host
 from specialk_gpu._result import NO_POWER, Candidate
@@ -273,7 +274,7 @@ def doubts_about_verdict(model: Fitted) -> list[tuple[str, str]]:
     if near := near_level(model):
         found = f"The {_measure(model)} at k = {_listed(near)} is within a "
         found += "factor of 10 of alpha."
-        graph = given.affinity.startswith("precomputed")
+        graph = is_graph(given.affinity)
         advice = SETTLE["bound" if not cut else "graph" if graph else "rows"]
         if k + 1 in near:
             advice += f" labels_at({k + 1}) returns the labels of k = {k + 1}."
