@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["OLD_RULE", "machine", "table"]
+__all__ = ["OLD_RULE", "machine", "seconds", "table"]
 
 OLD_RULE = "the rule before fragments and merging"  # what decided by default up to 08bcf73
 
@@ -20,3 +20,10 @@ def machine(stamp: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in stamp["versions"].items())
     where = ", ".join([*stamp["gpu"], f"{stamp['processor']}, {stamp['cores']} cores"])
     return f"{where}; Python {stamp['python']}, {versions}; {stamp['date'][:10]}."
+
+
+def seconds(x: float | None) -> str:
+    """Write seconds to three digits."""
+    if x is None:
+        return ""
+    return f"{1000 * x:.3g} ms" if x < 0.1 else f"{x:.3g} s" if x < 1000 else f"{x:.0f} s"

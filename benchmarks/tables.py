@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import growth
+from benchmarks import growth, large
 from benchmarks.calibration.page import calibration_page
-from benchmarks.markdown import OLD_RULE, machine, table
+from benchmarks.markdown import OLD_RULE, machine, seconds, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
 from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS
@@ -369,13 +369,6 @@ def count_cell(row: dict[str, Any], name: str) -> str:
     return f"{row['result'][name]:,}" + (f", {size}" if n_bytes else "")
 
 
-def seconds(x: float | None) -> str:
-    """Write seconds to three digits."""
-    if x is None:
-        return ""
-    return f"{1000 * x:.3g} ms" if x < 0.1 else f"{x:.3g} s" if x < 1000 else f"{x:.0f} s"
-
-
 def megabytes(row: dict[str, Any]) -> str:
     """Write the peak memory, on the device where it was measured there."""
     peak = row.get("device_peak_bytes", row.get("peak_bytes"))
@@ -490,7 +483,7 @@ points.csv` reads the size from a file. A fit that is expected to take more than
 its first line of progress (`verbose=1`, and the command line).
 
 The seconds come from power laws of rows, columns and eigenvectors, one for each stage. Two speeds
-of this machine scale them: of a matrix product, for the graph of more than eight columns, and of a
+of this machine scale them: of a matrix product, for the graph of more than six columns, and of a
 copy in memory, for all else. Measuring them takes less than 0.3 s. The memory is what the library
 asks for before it computes eigenpairs, with the rows, their neighbours and the graphs.
 
@@ -523,6 +516,7 @@ PAGES = {
     "sensitivity": sensitivity_page,
     "calibration": calibration_page,
     "cost": cost_page,
+    "large": large.page,
 }
 
 
