@@ -170,24 +170,26 @@ This page is written by `python -m benchmarks.tables` from `benchmarks/results/l
 |---|---|
 | up to 100,000 | nothing: all defaults |
 | up to some millions, up to 10 columns | nothing; with `verbose=1` a fit says what takes long |
-| up to some millions, more columns | if the search takes too long: PCA to 20 to 50 columns, or `neighbors="approximate"` |
+| up to some millions, more columns | PCA to 20 to 50 columns, or `neighbors="approximate"` |
 | more than fit into memory | cluster a sample of the rows, and `predict` the others, in batches |
 
-The eigenvectors take most of the memory: 8 bytes for each row and eigenvector, several times. `estimate(m, d)` says how
-much ([more on it](cost.md)). {{doc}}`tutorials/large_data` shows samples, fewer columns and given neighbours at work.
+The eigenvectors take most of the memory: 8 bytes for each row and eigenvector, several times.
+`estimate(m, d)` says how much ([more on it](cost.md)). {{doc}}`tutorials/large_data` shows
+samples, fewer columns and given neighbours at work.
 
 ## The search for neighbours
 
-The exact search sorts rows into small cells. It leaves out rows that are, by the triangle inequality, too far from a cell
-to be among its neighbours, so that clusters that lie apart are hardly compared. For what is left, fast products in float32
-bound the distances, and pairs that may be near are measured. With up to six columns, a k-d tree is faster; with up to ten,
-it is used if most rows are near to all others. *Recall* is the share of the {N_NEIGHBORS} nearest neighbours that were found,
-with a 95 % interval.
+The exact search sorts rows into small cells. It leaves out rows that are, by the triangle
+inequality, too far from a cell to be among its neighbours, so that clusters that lie apart are
+hardly compared. For what is left, fast products in float32 bound the distances, and pairs that
+may be near are measured. With up to six columns, a k-d tree is faster; with up to ten, it is used
+if most rows are near to all others. *Recall* is the share of the {N_NEIGHBORS} nearest neighbours
+that were found, with a 95 % interval.
 
 {table([*head[:2], "search", "time", "recall", "memory at most"], searches)}
 
-"Clusters" are {CLUSTERS} Gaussian clusters in {COLUMNS} columns. pynndescent's functions were compiled before. Memory is that of the
-whole process, with the rows.
+"Clusters" are {CLUSTERS} Gaussian clusters in {COLUMNS} columns. pynndescent's functions were
+compiled before. Memory is that of the whole process, with the rows.
 
 ## Whole fits
 
