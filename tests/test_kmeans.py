@@ -275,9 +275,33 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
     starting_centers = module.starting_centers
     monkeypatch.setattr(module, "starting_centers", spy)
     monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
-    for rows, k, more in [(401, 6, {}), (400, 6, {}), (401, 6, {"n_init": 1}), (401, 65, {})]:
+    for rows, k, more in [
+        (401, 6, {}),
+        (400, 6, {}),
+        (401, 6, {"n_init": 1}),
+        (401, 65, {"n_init": 2}),
+        (401, 64, {"n_init": 2}),
+    ]:
         run(bk, separated(2000)[0][-rows:], k, random_state=0, **more)
-    assert searched == [100, 400, 401, 401]
+    assert searched == [100, 400, 401, 401, 100]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_a_sample_is_searched_as_all_rows_are_and_for_longer(bk, seed):
+    points = kmeans_points(bk, bk.asarray(NOISE - NOISE.mean(axis=0)))
+    seeds = {"seeds": [seed, seed + 9], "sample_seed": seed}
+    rngs = [np.random.RandomState(own) for own in seeds["seeds"]]
+    given = points, [5, 9], 4, rngs, np.random.RandomState(seed), 300
+    starts, sizes = module._kmeans_candidates(*given)
+    assert set(sizes.tolist()) == {5, 9}
+    assert sizes.tolist() == sorted(sizes)
+    for k, search in zip([5, 9], kmeans_batch(points.X, [5, 9], n_init=4, **seeds), strict=True):
+        own = bk.to_numpy(starts)[sizes == k, :k]
+        found = [nearest(bk.to_numpy(points.X), centers)[1].sum() for centers in own]
+        assert found[0] <= search.inertia * (1 + 1e-9)
+        assert 1 < len(found) <= 6
+        assert (np.diff(found) > 1e-4 * found[0]).all()
+        assert (search.inertia < min(search.inertias[:4])) or k == 5  # swaps were of use
 
 
 def test_after_a_sample_half_as_many_starts_come_from_all_rows(bk, monkeypatch):
@@ -710,7 +734,27 @@ def test_arguments_out_of_range_are_named(bk, settings, message):
         kmeans(bk.asarray(SQUARE), **settings)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("kind", ["near", "tiny", "flat"])
+def test_rows_are_moved_near_the_origin_and_none_is_rounded_to_nothing(bk, kind):
+    X = np.random.default_rng(0).integers(0, 97, size=(50, 3)) * np.array([1.0, 0.25, 0.0])
+    X += {"near": [1e9, 7e4, -6.0], "tiny": 0.0, "flat": [0.0, 3.0, 9.5]}[kind]
+    X *= {"near": 1, "tiny": 2.0**-400, "flat": 1}[kind]
+    init = X[None, :2] + 1.0
+    given = bk.asarray(X), bk.asarray(init)
+    found, start, shift, unit = module._centred_for_kmeans(bk, *given)
+    found, start, shift = bk.to_numpy(found), bk.to_numpy(start), bk.to_numpy(shift)
+    np.testing.assert_array_equal(found * unit + shift, X)  # to the bit
+    np.testing.assert_allclose(start * unit + shift, init, rtol=1e-12)
+    spread = np.ptp(X, axis=0)
+    near = np.where(spread > 0, spread, 1) / unit
+    assert (abs(found.mean(axis=0)) <= near / 2).all()
+    if kind == "tiny":
+        assert 0.5 <= np.ptp(found, axis=0).max() < 1
+        return
+    assert unit == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200, 1e150])
 def test_rows_that_are_not_finite_are_refused(bk, value):
     X = SQUARE.copy()
     X[3, 1] = value
