@@ -28,7 +28,7 @@ from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
-from specialk_gpu.spectrum import chebyshev, filter, orthonormal
+from specialk_gpu.spectrum import chebyshev, filter, memory, orthonormal
 from specialk_gpu.spectrum.chebyshev import find_missed_by_chebyshev
 from specialk_gpu.spectrum.memory import needed_memory
 from specialk_gpu.spectrum.solvers import takes_dense_solver
@@ -871,6 +871,46 @@ def test_eigenpairs_that_do_not_fit_are_refused(monkeypatch, bk, solver):
             continue
         with pytest.raises(MemoryError, match=f"100 eigenvectors of 700 rows need .*{needed:,}"):
             eigenpairs(W, 100, solver=solver, random_state=0)
+
+
+def asked_for(bk, m, n, solver, itemsize, threads):
+    """Return the bytes of all arrays that a solver has at once, from a list of them."""
+    guard = next(g for g in range(16, n + 17) if 100 * g >= 15 * n)
+    block = min(m, n + guard)
+    panel = min(block, bk.panel_width)
+    if solver == "dense":
+        return 8 * (4 * m * m + 2 * m * n)
+    if bk.name == "cuda":  # three blocks, the residuals in float32, and three panels
+        return 3 * m * block * itemsize + 4 * m * block + 3 * m * panel * itemsize
+    solving = {
+        "lanczos": 5 * m * n * itemsize + m * itemsize,  # and the start vector
+        "chebyshev": 2 * m * block * itemsize + 4 * m * block,
+    }
+    at_once = min(threads, math.ceil(n / bk.panel_width))
+    verifying = 2 * m * n * itemsize + at_once * 4 * m * panel * 8
+    return max(solving[solver], verifying) + 3 * block * block * itemsize
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("threads", [1, 3, 64])
+def test_the_memory_asked_for_is_that_of_all_arrays(bk, monkeypatch, threads, itemsize):
+    monkeypatch.setattr(memory, "n_threads", lambda: threads)
+    for m, n in [(5, 1), (50, 40), (700, 30), (700, 106), (700, 107), (90_000, 2000), (9000, 3)]:
+        of = {solver: asked_for(bk, m, n, solver, itemsize, threads) for solver in SOLVERS}
+        of["auto"] = min(of["chebyshev"], of["lanczos"])
+        for solver, expected in of.items():
+            assert needed_memory(bk, m, n, solver, itemsize) == expected
+            assert itemsize == 4 or needed_memory(bk, m, n, solver) == expected
+            monkeypatch.setattr(bk, "free_memory", lambda free=expected: free)
+            memory.require_memory(bk, m, n, solver, itemsize)
+            monkeypatch.setattr(bk, "free_memory", lambda free=expected - 1: free)
+            with pytest.raises(MemoryError, match=f"{n} eigenvectors of {m} rows need about"):
+                memory.require_memory(bk, m, n, solver, *([itemsize] if itemsize == 4 else []))
+
+
+def test_a_block_has_15_percent_of_vectors_to_spare_and_at_least_16():
+    spare = {1: 16, 106: 16, 107: 17, 120: 18, 200: 30, 1001: 151}
+    assert {n: memory.guard_size(n) for n in spare} == spare
 
 
 def test_long_products_are_taken_in_panels(monkeypatch):
