@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.linalg
 from oracles import (
     affine,
     bipartite,
@@ -20,6 +21,7 @@ from oracles import (
     path,
     product_graph,
     spectrum_of,
+    to_scipy,
     union,
 )
 from scipy import sparse
@@ -28,7 +30,7 @@ from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
-from specialk_gpu.spectrum import chebyshev, filter, memory, orthonormal
+from specialk_gpu.spectrum import chebyshev, components, filter, memory, orthonormal, solvers
 from specialk_gpu.spectrum.chebyshev import find_missed_by_chebyshev
 from specialk_gpu.spectrum.memory import needed_memory
 from specialk_gpu.spectrum.solvers import takes_dense_solver
@@ -822,6 +824,207 @@ def test_the_degree_is_what_is_needed_as_far_as_it_is_bearable():
         assert grown(value, q) < math.exp(5) / 2 * 1.01 < grown(value, q + 1)
     assert degree(last=0.6) == 1000
     assert degree(bearable=(0.1, 0.1)) == 1
+
+
+FILTERS = {"complete": 3, "torus": 4, "grid": 4, "low rank": 2, "small neighbour graph": 6}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_handful_of_filters_is_enough(bk, name):
+    W, _, n = family(name)
+    settings = {"solver": "chebyshev", "max_iter": FILTERS[name], "random_state": 0}
+    assert eigenpairs(csr(bk, W), n, **settings).converged
+
+
+def test_random_blocks_are_numbers_of_their_place_and_seed(bk):
+    whole = bk.to_numpy(chebyshev.random_block(bk, 300, 40, 7, np.float64))
+    assert 0.9 < np.abs(whole).max() < 1
+    assert abs(whole.mean()) < 0.02
+    assert whole.var() == pytest.approx(1 / 3, rel=0.02)
+    assert np.unique(whole).size == whole.size
+    assert np.abs(np.corrcoef(whole.T) - np.eye(40)).max() < 0.3
+    part = bk.to_numpy(chebyshev.random_block(bk, 9, 5, 7, np.float32))
+    np.testing.assert_array_equal(part, whole[:9, :5].astype(np.float32))
+    other = bk.to_numpy(chebyshev.random_block(bk, 300, 40, 2**32 - 1, np.float64))
+    assert abs(np.corrcoef(whole.ravel(), other.ravel())[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("width", [3, 150])
+def test_ritz_pairs_are_those_of_the_range(bk, width, dtype):
+    rng, dense = np.random.default_rng(0), neighbour_graph(200, 3).toarray() - 0.1 * np.eye(200)
+    V = np.linalg.qr(rng.normal(size=(200, width)))[0] + 1e-3 * rng.normal(size=(200, width))
+    V = V.astype(dtype).astype(np.float64)
+    expected = scipy.linalg.eigh(V.T @ dense @ V, V.T @ V, eigvals_only=True)
+    found = bk.asarray(V, dtype=dtype)
+    A = bk.operator(csr(bk, dense, dtype))
+    values, norms, residuals = chebyshev._chebyshev_rayleigh_ritz(bk, A, found, found.T @ found)
+    found, residuals = bk.to_numpy(found).astype(np.float64), bk.to_numpy(residuals)
+    eps = float(np.finfo(dtype).eps)
+    assert (np.diff(np.abs(values)) <= eps).all()
+    np.testing.assert_allclose(np.sort(values), np.sort(expected), atol=100 * eps)
+    np.testing.assert_allclose(found.T @ found, np.eye(width), atol=1e3 * eps)
+    np.testing.assert_allclose(V @ np.linalg.lstsq(V, found)[0], found, atol=1e3 * eps)
+    exact = dense @ found - found * values
+    np.testing.assert_allclose(residuals, exact, atol=100 * eps + 1e-7)
+    np.testing.assert_allclose(norms, np.linalg.norm(exact, axis=0), atol=100 * eps)
+    assert residuals.dtype == np.float32
+
+
+@pytest.mark.parametrize("n_locked", [0, 4])
+@pytest.mark.parametrize(("m", "width"), [(200, 12), (30, 16)])
+def test_a_block_is_expanded_by_its_image(bk, m, width, n_locked):
+    rng, dense = np.random.default_rng(0), neighbour_graph(m, 3).toarray()
+    Q = np.linalg.qr(rng.normal(size=(m, width + n_locked)))[0]
+    locked, V = Q[:, :n_locked], Q[:, n_locked:] + 1e-5 * rng.normal(size=(m, width))
+    V -= locked @ (locked.T @ V)
+    given = bk.asarray(V), bk.asarray(V.T @ V), bk.asarray(locked), np.random.RandomState(0)
+    A = csr(bk, dense)
+    found = chebyshev._expanded_chebyshev_block(bk, A, *given, foreseen=False)
+    found, room = bk.to_numpy(found), min(width, m - width - n_locked)
+    assert found.shape == (m, width + room)
+    np.testing.assert_allclose(found.T @ found, np.eye(width + room), atol=1e-12)
+    np.testing.assert_allclose(found.T @ locked, 0, atol=1e-12)
+    whole = np.concatenate([found, locked], axis=1)
+    for inside in (V, dense @ found[:, :room]):
+        np.testing.assert_allclose(whole @ (whole.T @ inside), inside, atol=1e-10)
+
+
+@pytest.mark.parametrize("max_iter", [1, 2])
+def test_what_is_found_too_late_is_said_and_the_rest_is_there(bk, max_iter):
+    W, spectrum, n = family("small neighbour graph")
+    given = bk.operator(csr(bk, W)), n, 1e-8, max_iter, np.random.RandomState(0)
+    values, V, failure = chebyshev.chebyshev(bk, *given)
+    values, V = bk.to_numpy(values), bk.to_numpy(V)
+    assert V.shape == (W.shape[0], n)
+    np.testing.assert_allclose(np.linalg.norm(W @ V - V * values, axis=0).max(), 0, atol=0.2)
+    residuals = np.linalg.norm(W @ V - V * values, axis=0)
+    n_found = int(np.argmax(residuals > 0.5e-8 * np.abs(values[0])))
+    assert (
+        failure == f"Chebyshev iteration found {n_found} of {n} eigenpairs in {max_iter} filters."
+    )
+    np.testing.assert_allclose(np.abs(values[:n_found]), largest(spectrum, n_found), atol=1e-12)
+
+
+# Orthonormal blocks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("foreseen", [False, True])
+@pytest.mark.parametrize("rank", [40, 25, 1])
+@pytest.mark.parametrize("n_locked", [0, 7])
+def test_a_block_becomes_orthonormal_and_keeps_its_range(bk, n_locked, rank, foreseen, dtype):
+    rng = np.random.default_rng(rank)
+    Q = np.linalg.qr(rng.normal(size=(300, 47)))[0]
+    locked, own = Q[:, :n_locked], Q[:, 7 : 7 + rank]
+    mixed = np.linalg.qr(rng.normal(size=(40, rank)))[0].T
+    V = own @ (np.logspace(0, -1, rank)[:, None] * mixed)
+    V += locked @ rng.normal(size=(n_locked, 40))
+    block, fixed = bk.asarray(V, dtype=dtype), bk.asarray(locked, dtype=dtype)
+    given = block, fixed, np.random.RandomState(0)
+    gram, replaced = orthonormal.orthonormalise(bk, *given, foreseen=foreseen)
+    assert replaced == (rank < 40)
+    found, eps = bk.to_numpy(block).astype(np.float64), float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(bk.to_numpy(gram), found.T @ found, atol=100 * eps)
+    assert np.abs(found.T @ found - np.eye(40)).max() < 1e-2
+    np.testing.assert_allclose(found.T @ locked, 0, atol=1e3 * eps)
+    kept = found @ np.linalg.lstsq(found, own)[0]
+    np.testing.assert_allclose(kept, own, atol=1e3 * eps)
+    orthonormal.finish_orthonormal(bk, block, gram)
+    found = bk.to_numpy(block).astype(np.float64)
+    np.testing.assert_allclose(found.T @ found, np.eye(40), atol=40 * eps)
+
+
+def test_a_block_that_is_no_number_cannot_be_made_orthonormal(bk):
+    V = np.random.default_rng(0).normal(size=(50, 4))
+    V[3, 2] = np.nan
+    with pytest.raises((ConvergenceError, np.linalg.LinAlgError)):
+        orthonormal.orthonormalise(
+            bk, bk.asarray(V), bk.xp.empty((50, 0)), np.random.RandomState(0)
+        )
+
+
+def test_columns_are_split_into_at_most_eight_panels(bk):
+    least = bk.panel_width
+    for width in (1, least, least + 1, 8 * least, 8 * least + 1, 20 * least):
+        panels = orthonormal.wide_panels(bk, width)
+        stops = [part.stop for part in panels]
+        assert [part.start for part in panels] == [0, *stops[:-1]]
+        assert stops[-1] == width
+        assert len(panels) == min(8, math.ceil(width / least))
+
+
+def test_whether_a_factor_can_be_trusted(bk):
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    for smallest, expected in ((1.0, True), (1e-8, True), (1e-15, False), (-1e-3, False)):
+        gram = Q * np.r_[np.ones(5), smallest] @ Q.T
+        factor, safe = orthonormal._cholesky(bk, bk.asarray((gram + gram.T) / 2))
+        assert bool(safe) == expected
+        if expected:
+            np.testing.assert_allclose(bk.to_numpy(factor @ factor.T), gram, atol=1e-14)
+
+
+# One component ------------------------------------------------------------------------------------
+
+
+def test_entries_of_a_permuted_matrix_come_by_row_and_column(bk):
+    W, order = neighbour_graph(60, 3), np.random.default_rng(1).permutation(60)
+    entries = solvers.entries_in_order(bk, csr(bk, W), bk.asarray(order))
+    expected = W[order][:, order].tocsr()
+    expected.sort_indices()
+    rows = np.repeat(np.arange(60), np.diff(expected.indptr))
+    for found, own in zip(entries, (expected.data, rows, expected.indices), strict=True):
+        np.testing.assert_array_equal(bk.to_numpy(found), own)
+    again = to_scipy(bk, solvers.csr_of(bk, *entries, 60))
+    assert again.indptr.dtype == again.indices.dtype == np.int32
+    np.testing.assert_array_equal(again.toarray(), expected.toarray())
+
+
+def test_three_smallest_magnitudes_within_a_hundred_thousandth_are_a_crowd(bk):
+    for values, crowded in [
+        ([2, 1, 1], False),
+        ([2, 1, -1, 1], True),
+        ([2, 1, -1 - 1.9e-5, 1 + 1.9e-5], True),
+        ([2, 1, -1 - 2.1e-5, 1 + 1.9e-5], False),
+        ([1, 1, 1], True),
+        ([-1, 1], False),
+    ]:
+        given = bk.asarray(np.array(values, dtype=float))
+        assert solvers._is_crowded_for_solver(bk, given) == crowded
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_full_decomposition_gives_the_largest_magnitudes(bk, dtype):
+    dense = neighbour_graph(40, 2).toarray() - 0.3 * np.eye(40)
+    expected = np.linalg.eigvalsh(dense)
+    expected = expected[np.argsort(-np.abs(expected))]
+    given = np.array([5]), bk.xp.arange(40), bk.asarray(dense, dtype=dtype)
+    for n in (1, 7, 40):
+        part = solvers.dense_solver(bk, *given, n)
+        (values,), (V,) = bk.to_numpy(part.values), bk.to_numpy(part.vectors)
+        assert values.dtype == V.dtype == dtype
+        np.testing.assert_allclose(values, expected[:n], atol=VALUE_TOL[dtype])
+        np.testing.assert_allclose(dense @ V, V * values, atol=10 * VALUE_TOL[dtype])
+        (host,) = solvers.solved_values_on_host(bk, [part])
+        np.testing.assert_array_equal(host, values)
+
+
+def test_components_are_sorted_by_size_and_cut_out(bk):
+    sizes = [3, 1, 5, 3, 2, 1, 5, 4, 3]
+    W = many_small(np.array(sizes))
+    count, component = bk.connected_components(csr(bk, W))
+    blocks = components._components_by_size(bk, csr(bk, W), count, component)
+    assert blocks.size.tolist() == sorted(sizes)
+    component, seen = bk.to_numpy(component), []
+    for first, stop in [(0, 2), (2, 3), (3, 6), (4, 6), (6, 7), (7, 9), (8, 9)]:
+        rows, dense = components._dense_components(bk, blocks, first, stop)
+        numbers = blocks.component[first:stop].tolist()
+        assert numbers == sorted(numbers)
+        seen += numbers
+        for c, own, block in zip(numbers, bk.to_numpy(rows), bk.to_numpy(dense), strict=True):
+            assert own.tolist() == np.flatnonzero(component == c).tolist()
+            np.testing.assert_array_equal(block, W[own][:, own].toarray())
+    assert set(seen) == set(range(9))
 
 
 @pytest.mark.parametrize("with_residuals", [False, True])
