@@ -1,5 +1,6 @@
 """Files are written whole or not at all."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -75,6 +76,35 @@ def test_a_folder_that_does_not_exist_is_told_of_by_the_name_of_the_target(tmp_p
         write_text(tmp_path / "no" / "x.txt", "a")
     assert caught.value.filename == str(tmp_path / "no" / "x.txt")
     assert str(caught.value).endswith(f": {str(tmp_path / 'no' / 'x.txt')!r}")
+
+
+def test_what_cannot_be_replaced_is_told_of_by_its_own_error(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    monkeypatch.setattr(_writing.os, "access", lambda asked, mode: mode != os.W_OK or asked != path)
+    for place, kind, number in (
+        (tmp_path, IsADirectoryError, errno.EISDIR),
+        (path, PermissionError, errno.EACCES),
+    ):
+        with pytest.raises(kind) as caught:
+            write_text(place, "new")
+        assert (caught.value.errno, caught.value.filename) == (number, str(place))
+        assert str(caught.value) == f"[Errno {number}] {os.strerror(number)}: {str(place)!r}"
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_an_error_about_another_folder_keeps_its_name(tmp_path):
+    other = tmp_path / "other" / "y.txt"
+
+    def fill():
+        with writing_whole(tmp_path / "x.txt"):
+            other.read_text()
+
+    with pytest.raises(FileNotFoundError) as caught:
+        fill()
+    assert caught.value.filename == str(other)
+    assert names(tmp_path) == []
 
 
 @POSIX
