@@ -35,6 +35,8 @@ from specialk_gpu.spectrum.chebyshev import find_missed_by_chebyshev
 from specialk_gpu.spectrum.memory import needed_memory
 from specialk_gpu.spectrum.solvers import takes_dense_solver
 
+module = sys.modules["specialk_gpu.spectrum.eigenpairs"]
+
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
 VALUE_TOL = {np.float32: 1e-5, np.float64: 1e-10}
@@ -904,6 +906,97 @@ def test_what_is_found_too_late_is_said_and_the_rest_is_there(bk, max_iter):
         failure == f"Chebyshev iteration found {n_found} of {n} eigenpairs in {max_iter} filters."
     )
     np.testing.assert_allclose(np.abs(values[:n_found]), largest(spectrum, n_found), atol=1e-12)
+
+
+# The parts of `eigenpairs` ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 5, 150])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_evidence_is_computed_from_its_definition(bk, n, dtype):
+    rng, W = np.random.default_rng(0), neighbour_graph(200, 3).astype(dtype)
+    V, values = rng.normal(size=(200, n)).astype(dtype), rng.normal(size=n)
+    V[:, 0] *= 30
+    for scale in (1.0, 0.0):
+        own = values * scale
+        found, orthogonality = module._verify_eigenpairs(bk, csr(bk, W, dtype), own, bk.asarray(V))
+        exact = W.astype(np.float64) @ V.astype(np.float64) - V * own
+        expected = np.linalg.norm(exact, axis=0) / (np.abs(own).max() or 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        away = np.abs(V.T.astype(np.float64) @ V - np.eye(n)).max()
+        assert orthogonality == pytest.approx(away, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_powers_that_no_number_holds_can_be_multiplied_by(bk, dtype):
+    largest = {np.float64: 1000, np.float32: 120}[dtype]
+    for exponent in (0, 1, -1, 7, largest + 51, -largest - 50, 2 * largest - 1, 1 - 2 * largest):
+        x = np.array([1.5, -1.0]) * 2.0 ** (-exponent // 2)
+        found = module._times_power(bk.asarray(x, dtype=dtype), exponent)
+        assert found.dtype == dtype
+        expected = [np.ldexp(one, exponent) for one in x]
+        np.testing.assert_array_equal(bk.to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("size", [1.0, 3e-14, 7e14, 5e-16, 5e15, 1e-250, 1e300])
+def test_a_matrix_is_scaled_by_a_power_of_two_if_its_size_is_extreme(bk, size):
+    data, places = np.array([size, -size / 3, size / 7, 0.0]), ([0, 1, 2, 2], [1, 0, 2, 0])
+    W = bk.sparse.csr_matrix(sparse.csr_matrix((data, places), shape=(3, 3)))
+    found, exponent = module._scaled_for_eigenpairs(bk, W)
+    assert (found.nnz, W.nnz) == (3, 4)  # zeros are left out, and the matrix is not changed
+    back = np.ldexp(to_scipy(bk, found).toarray(), exponent)
+    np.testing.assert_array_equal(back, to_scipy(bk, W).toarray())
+    largest = abs(found.data).max()
+    assert (0.5 <= largest < 1) if exponent else (1e-15 < largest < 1e15)
+    empty = bk.sparse.csr_matrix((3, 3))
+    assert module._scaled_for_eigenpairs(bk, empty) == (empty, 0)
+
+
+@pytest.mark.parametrize("rows", [1, 250])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_few_pairs_of_a_small_graph_are_those_of_a_full_decomposition(bk, rows, dtype):
+    W = neighbour_graph(rows, 3) if rows > 1 else sparse.csr_matrix([[2.0]])
+    n = min(rows, 6)
+    values, vectors = module.quick_eigenpairs(csr(bk, W, dtype), n, 1e-6)
+    V = bk.to_numpy(vectors)
+    assert isinstance(values, np.ndarray)
+    np.testing.assert_allclose(np.abs(values), largest(spectrum_of(W)[1], n), atol=1e-5)
+    np.testing.assert_allclose(W @ V, V * values, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_lanczos", [False, True])
+def test_a_few_pairs_come_quickly_or_not_at_all(bk, monkeypatch, is_lanczos):
+    monkeypatch.setattr(bk, "is_lanczos_faster", lambda *_: is_lanczos)
+    W, spectrum = family("small neighbour graph")[:2]
+    values, vectors = module.quick_eigenpairs(csr(bk, W), 9, 1e-5)
+    V = bk.to_numpy(vectors)
+    np.testing.assert_allclose(np.abs(values), largest(spectrum, 9), rtol=1e-8)
+    assert np.linalg.norm(W @ V - V * values, axis=0).max() < 1e-5
+    np.testing.assert_allclose(V.T @ V, np.eye(9), atol=1e-8)
+    monkeypatch.setattr(module, "QUICK_FILTERS", 1)
+    monkeypatch.setattr(bk, "lanczos", lambda *_: (None, None, "gave up"))
+    assert module.quick_eigenpairs(csr(bk, W), 60, 1e-9) is None
+
+
+def test_what_is_wrong_is_counted_and_named(bk, monkeypatch):
+    W, verify = csr(bk, path(40)[0]), module._verify_eigenpairs
+    assert eigenpairs(W, 5).message == ""
+
+    def worse(*given):
+        residuals, _ = verify(*given)
+        return residuals + np.array([0, 2e-8, 1e-8, 5e-3, 0]), 2e-10
+
+    monkeypatch.setattr(module, "_verify_eigenpairs", worse)
+    found = eigenpairs(W, 5)
+    assert not found.converged
+    assert found.complete
+    assert found.message == (
+        "3 of 5 eigenpairs have a residual above tol=1e-08 (largest 0.005). The eigenvectors are "
+        "not orthonormal: max |VᵀV - I| = 2e-10. Try solver='chebyshev' or 'dense', a larger "
+        "max_iter or tol, fewer eigenpairs, or float64."
+    )
+    monkeypatch.setattr(module, "_verify_eigenpairs", lambda *g: (verify(*g)[0], 0.9e-10))
+    assert eigenpairs(W, 5).converged
 
 
 # Orthonormal blocks -------------------------------------------------------------------------------
