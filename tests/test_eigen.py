@@ -1086,6 +1086,19 @@ def test_three_smallest_magnitudes_within_a_hundred_thousandth_are_a_crowd(bk):
         assert solvers._is_crowded_for_solver(bk, given) == crowded
 
 
+def test_a_hundred_filters_are_the_limit_if_none_is_given(bk, monkeypatch):
+    W, limits = csr(bk, path(320)[0]), []
+
+    def spy(*given):
+        limits.append(given[4])
+        return chebyshev.chebyshev(*given)
+
+    monkeypatch.setattr(solvers, "chebyshev", spy)
+    for max_iter in (None, 7):
+        eigenpairs(W, 3, max_iter=max_iter, random_state=0)
+    assert limits == [100, 7]
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_a_full_decomposition_gives_the_largest_magnitudes(bk, dtype):
     dense = neighbour_graph(40, 2).toarray() - 0.3 * np.eye(40)
