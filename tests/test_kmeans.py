@@ -274,16 +274,11 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
 
     starting_centers = module.starting_centers
     monkeypatch.setattr(module, "starting_centers", spy)
-    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
-    for rows, k, more in [
-        (401, 6, {}),
-        (400, 6, {}),
-        (401, 6, {"n_init": 1}),
-        (401, 65, {"n_init": 2}),
-        (401, 64, {"n_init": 2}),
-    ]:
-        run(bk, separated(2000)[0][-rows:], k, random_state=0, **more)
-    assert searched == [100, 400, 401, 401, 100]
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 10)
+    monkeypatch.setattr(module, "SAMPLE_CLUSTERS", 4)
+    for rows, k, n_init in [(41, 3, 2), (40, 3, 2), (41, 3, 1), (41, 5, 2), (41, 4, 2)]:
+        run(bk, NOISE[:rows], k, n_init=n_init, random_state=0)
+    assert searched == [10, 40, 41, 41, 10]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 5])
@@ -737,7 +732,7 @@ def test_arguments_out_of_range_are_named(bk, settings, message):
 @pytest.mark.parametrize("kind", ["near", "tiny", "flat"])
 def test_rows_are_moved_near_the_origin_and_none_is_rounded_to_nothing(bk, kind):
     X = np.random.default_rng(0).integers(0, 97, size=(50, 3)) * np.array([1.0, 0.25, 0.0])
-    X += {"near": [1e9, 7e4, -6.0], "tiny": 0.0, "flat": [0.0, 3.0, 9.5]}[kind]
+    X += {"near": [1e9, 7e4, -6.0], "tiny": 0.0, "flat": [0.0, 3.0, 9.25]}[kind]
     X *= {"near": 1, "tiny": 2.0**-400, "flat": 1}[kind]
     init = X[None, :2] + 1.0
     given = bk.asarray(X), bk.asarray(init)
