@@ -287,6 +287,14 @@ def test_eigenvectors_live_on_single_components(bk, solver, size):
         )
 
 
+def test_of_values_that_are_the_same_but_for_rounding_the_first_component_comes_first(bk):
+    for more, swapped in ((5e-10, True), (5e-11, False), (0.0, False)):
+        for sign in (1, -1):
+            W = sparse.csr_matrix(sparse.diags_array(1e3 * np.array([1, sign * (1 + more), 0.1])))
+            values = bk.to_numpy(eigenpairs(csr(bk, W), 2).values)
+            assert values.tolist() == W.diagonal()[[1, 0] if swapped else [0, 1]].tolist()
+
+
 def test_of_values_that_hardly_differ_the_larger_comes_first(bk):
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
     values = np.array([1 + 1e-12, 1 + 2e-12, 1, 0.5, -0.2, 0.1])
@@ -350,6 +358,18 @@ def test_a_dropped_pair_is_reported_missing(bk, name, n, dropped, dtype):
         given = bk.asarray(values[kept], dtype=dtype), bk.asarray(V[:, kept].copy(), dtype=dtype)
         message = find_missed_by_chebyshev(bk, A, *given, RESIDUAL_TOL[dtype], rng, max_degree=100)
         assert ("is missing" in message) == missing
+
+
+@pytest.mark.parametrize("n_left", [0, 1, 2])
+def test_the_last_rows_of_all_are_searched_too(bk, n_left):
+    W, _ = path(12)
+    values, V = np.linalg.eigh(W.toarray())
+    order = np.argsort(-np.abs(values))
+    for kept in (order[n_left:], order[: 12 - n_left]):
+        given = bk.asarray(values[kept]), bk.asarray(V[:, kept].copy())
+        message = find_missed_by_chebyshev(bk, csr(bk, W), *given, 1e-8, np.random.RandomState(0))
+        is_missing = n_left > 0 and kept[0] != order[0]
+        assert message.startswith("An eigenvalue of magnitude") == is_missing
 
 
 def test_a_whole_eigenspace_of_both_signs_is_seen_to_be_missing(bk):
@@ -611,6 +631,37 @@ def test_more_pairs_go_on_from_those_there_are(bk, monkeypatch, n_parts, factor)
     np.testing.assert_allclose(values[:12], bk.to_numpy(few.values), rtol=1e-12)
     eigenpairs(W, 12, known=few, **settings)
     assert started[n_parts:] == n_parts * [None]  # no more than are known: from the start
+
+
+def test_pairs_that_are_known_are_split_by_component(bk):
+    parts = [neighbour_graph(50, 3).toarray(), 1e-3 * neighbour_graph(40, 3, 1).toarray()]
+    W, rough, values = csr(bk, scipy.linalg.block_diag(*parts)), np.zeros((90, 9)), np.empty(9)
+    slices = (slice(0, 50), slice(0, 5)), (slice(50, 90), slice(5, 9))
+    for part, (rows, columns) in zip(parts, slices, strict=True):
+        own, V = np.linalg.eigh(part)
+        some = np.argsort(-np.abs(own))[: columns.stop - columns.start]
+        values[columns] = own[some]
+        rough[rows, columns] = V[:, some]
+        rough[rows, columns] += 1e-12 * np.random.default_rng(0).normal(size=V[:, some].shape)
+    content = bk.asarray(values), bk.asarray(rough), bk.xp.zeros(9), 0.0
+    given = module.Eigenpairs(
+        *content, converged=True, complete=True, message="", solver="", n_components=2
+    )
+    _, component = bk.connected_components(W)
+    known = module._known_eigenpairs(bk, W, given, 20, component, 0, 1e-6)
+    assert known.keys() == {0, 1}
+    for c, (_, columns) in enumerate(slices):
+        assert known[c].values.tolist() == values[columns].tolist()
+        np.testing.assert_array_equal(bk.to_numpy(known[c].vectors), rough[:, columns])
+        V, own = rough[:, columns], values[columns]
+        exact = np.linalg.norm(to_scipy(bk, W) @ V - V * own, axis=0).max() / np.abs(own).max()
+        assert known[c].residual == pytest.approx(exact, rel=0.01)
+    assert module._known_eigenpairs(bk, W, given, 20, component, 0, 1e-13) == {}
+    assert module._known_eigenpairs(bk, W, given, 9, component, 0, 1e-6) == {}
+    worse = given._replace(residuals=bk.xp.full(9, 1e-5))
+    assert module._known_eigenpairs(bk, W, worse, 20, component, 0, 1e-6) == {}
+    failed = given._replace(converged=False)
+    assert module._known_eigenpairs(bk, W, failed, 20, component, 0, 1e-6) == {}
 
 
 def test_what_is_said_to_be_known_is_checked(bk):
