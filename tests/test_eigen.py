@@ -989,7 +989,7 @@ def test_powers_that_no_number_holds_can_be_multiplied_by(bk, dtype):
         np.testing.assert_array_equal(bk.to_numpy(found), expected)
 
 
-@pytest.mark.parametrize("size", [1.0, 3e-14, 7e14, 5e-16, 5e15, 1e-250, 1e300])
+@pytest.mark.parametrize("size", [1.0, 1e-9, 1e9, 1e-250, 1e300])
 def test_a_matrix_is_scaled_by_a_power_of_two_if_its_size_is_extreme(bk, size):
     data, places = np.array([size, -size / 3, size / 7, 0.0]), ([0, 1, 2, 2], [1, 0, 2, 0])
     W = bk.sparse.csr_matrix(sparse.csr_matrix((data, places), shape=(3, 3)))
@@ -998,7 +998,7 @@ def test_a_matrix_is_scaled_by_a_power_of_two_if_its_size_is_extreme(bk, size):
     back = np.ldexp(to_scipy(bk, found).toarray(), exponent)
     np.testing.assert_array_equal(back, to_scipy(bk, W).toarray())
     largest = abs(found.data).max()
-    assert (0.5 <= largest < 1) if exponent else (1e-15 < largest < 1e15)
+    assert (0.5 <= largest < 1) if exponent else (1e-10 < largest < 1e10)
     empty = bk.sparse.csr_matrix((3, 3))
     assert module._scaled_for_eigenpairs(bk, empty) == (empty, 0)
 
