@@ -1079,6 +1079,30 @@ def test_a_block_becomes_orthonormal_and_keeps_its_range(bk, n_locked, rank, for
     np.testing.assert_allclose(found.T @ found, np.eye(40), atol=40 * eps)
 
 
+def test_a_block_is_multiplied_until_it_is_orthonormal(bk):
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.normal(size=(m, 12)))[0] for m in (300, 12))
+    block, none = bk.asarray(left * np.logspace(3, -5, 12) @ right.T), bk.xp.empty((300, 0))
+    gram, replaced = orthonormal.orthonormalise(bk, block, none, np.random.RandomState(0))
+    assert not replaced
+    found = bk.to_numpy(block)
+    np.testing.assert_allclose(bk.to_numpy(gram), found.T @ found, atol=1e-13)
+    assert np.abs(found.T @ found - np.eye(12)).max() < 1e-2
+    np.testing.assert_allclose(found @ np.linalg.lstsq(found, left)[0], left, atol=1e-3)
+
+
+def test_a_block_is_not_changed_where_a_step_failed(bk):
+    rng = np.random.default_rng(0)
+    V, locked = rng.normal(size=(60, 4)), np.linalg.qr(rng.normal(size=(60, 3)))[0]
+    for go in (True, False):
+        found = bk.asarray(V.copy())
+        gram, near = orthonormal._gram_matrix(bk, found, bk.asarray(locked), bk.xp.asarray(go))
+        expected = V - locked @ (locked.T @ V) if go else V
+        np.testing.assert_allclose(bk.to_numpy(found), expected, atol=1e-13 if go else 0)
+        np.testing.assert_allclose(bk.to_numpy(gram), expected.T @ expected, atol=1e-12)
+        assert not near
+
+
 def test_a_block_that_is_no_number_cannot_be_made_orthonormal(bk):
     V = np.random.default_rng(0).normal(size=(50, 4))
     V[3, 2] = np.nan
@@ -1182,6 +1206,33 @@ def test_components_are_sorted_by_size_and_cut_out(bk):
             assert own.tolist() == np.flatnonzero(component == c).tolist()
             np.testing.assert_array_equal(block, W[own][:, own].toarray())
     assert set(seen) == set(range(9))
+
+
+@pytest.mark.parametrize("degree", [1, 2, 5, 12])
+def test_the_weights_of_residuals_are_chebyshev_polynomials(degree):
+    x = np.array([-3.0, -1.01, -1, -0.4, 0, 0.7, 1, 1.001, 1.3, 40])
+    weights, heads = filter._filter_weights_of_residuals(x, degree, 0.25)
+    T = np.stack([np.polynomial.Chebyshev.basis(j)(x) for j in range(degree + 1)])
+    T /= np.where(np.abs(x) > 1, T[-1], 1)  # divided by the last where it grows
+    np.testing.assert_allclose(heads, T[-1], atol=1e-12)
+    np.testing.assert_allclose(weights[0], T[0] / 0.25, rtol=1e-9)
+    np.testing.assert_allclose(weights[1:], 2 * T[1:-1] / 0.25, rtol=1e-9, atol=1e-11)
+    assert np.isfinite(filter._filter_weights_of_residuals(x, 1000, 0.25)[0]).all()
+
+
+def test_a_component_with_more_of_the_largest_than_its_share_is_asked_again(bk, monkeypatch):
+    large, small = neighbour_graph(320, 3), 1e-3 * neighbour_graph(400, 3, 1)
+    W, asked = sparse.block_diag([small, large], "csr"), []
+    run_solver = components.run_solver
+    monkeypatch.setattr(
+        components, "run_solver", lambda *given: asked.append(given[4]) or run_solver(*given)
+    )
+    found = eigenpairs(csr(bk, W), 60, random_state=0)
+    expected = np.concatenate([np.linalg.eigvalsh(part.toarray()) for part in (small, large)])
+    assert found.converged
+    np.testing.assert_allclose(np.abs(bk.to_numpy(found.values)), largest(expected, 60), rtol=1e-9)
+    assert len(asked) == 3
+    assert max(asked) == 60
 
 
 @pytest.mark.parametrize("with_residuals", [False, True])
