@@ -139,9 +139,9 @@ def test_permissions_are_those_of_a_plain_open(tmp_path):
         os.umask(before)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {0o640}
-    (tmp_path / "new.txt").chmod(0o604)
+    (tmp_path / "new.txt").chmod(0o705)
     write_text(tmp_path / "new.txt", "b")
-    assert stat.S_IMODE((tmp_path / "new.txt").stat().st_mode) == 0o604
+    assert stat.S_IMODE((tmp_path / "new.txt").stat().st_mode) == 0o705
 
 
 @POSIX
