@@ -94,6 +94,17 @@ def test_what_cannot_be_replaced_is_told_of_by_its_own_error(tmp_path, monkeypat
     assert names(tmp_path) == ["x.txt"]
 
 
+def test_a_folder_that_may_not_be_written_is_told_of_by_its_own_error(tmp_path, monkeypatch):
+    def refuse(path, *_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(_writing.os, "open", refuse)
+    with pytest.raises(PermissionError) as caught:
+        write_text(tmp_path / "x.txt", "new")
+    assert caught.value.filename == str(tmp_path / "x.txt")
+    assert names(tmp_path) == []
+
+
 def test_an_error_about_another_folder_keeps_its_name(tmp_path):
     other = tmp_path / "other" / "y.txt"
 
