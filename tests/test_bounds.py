@@ -357,6 +357,7 @@ def test_attainable_falls_with_columns_and_peaks_at_a_third():
     assert values[0] == values[1] == 0
     assert attainable_log_p(60_000, 10_000) / 10_000 == pytest.approx(-4 / 9, rel=0.01)
     assert attainable_log_p(1, 10) == attainable_log_p(10, 0) == 0
+    assert attainable_log_p(2, 1) == attainable_log_p(2, 1000) == attainable_log_p(3, 1) == 0
 
 
 # -- refusals -------------------------------------------------------------------------------------

@@ -531,13 +531,17 @@ def test_what_is_not_given_is_as_documented():
     documented = {"alpha": 0.01, "min_clusters": 1, "stopping": "first", "n_kmeans_components": 50}
     documented |= {"n_init": 10, "n_clusters": None, "n_pairs": None, "full_path": False}
     for more in ({}, {"full_path": True}):
-        settings = {"random_state": 0, "max_clusters": 4} | more
+        settings = {"random_state": 0, "max_clusters": 2} | more
         found, expected = sweep(D, **settings), sweep(D, **documented | settings)
         assert [step[:2] for step in found.path] == [step[:2] for step in expected.path]
         inertias = [[step.inertia for step in one.path] for one in (found, expected)]
         assert inertias[0] == inertias[1]
-    assert len(sweep(D, full_path=True, n_init=1, random_state=0).path) == 50
     assert decide([2, 3], np.log([0.0099, 0.0101])) == 2
+
+
+def test_fifty_clusters_are_the_limit_if_none_is_given():
+    D = np.abs(np.random.default_rng(0).normal(size=(54, 56)))
+    assert len(sweep(D, full_path=True, n_init=1, random_state=0).path) == 50
 
 
 def test_path_becomes_a_frame_and_a_table():
