@@ -444,6 +444,11 @@ def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
     assert eigenpairs(csr(bk, W), n, random_state=0).solver == solver
 
 
+def test_the_solver_told_of_is_that_of_the_largest_component(bk):
+    W, _ = union(*[complete(3)] * 400, path(310))
+    assert eigenpairs(csr(bk, W), 4, solver="chebyshev", random_state=0).solver == "chebyshev"
+
+
 def test_the_limits_of_dense_are_those_documented():
     yes = [(1, 1), (300, 1), (301, 151), (900, 180), (1000, 200), (1001, 501), (10_000, 5000)]
     no = [(301, 5), (900, 179), (1000, 199), (1001, 201), (1001, 500), (10_000, 4999)]

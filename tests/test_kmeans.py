@@ -666,12 +666,12 @@ def refilled(X, labels, centers):
 def test_clusters_without_rows_are_given_the_farthest(bk, monkeypatch, rows, margins):
     monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0 if margins else 2**13)
     X, sizes = NOISE[:rows] - NOISE[:rows].mean(axis=0), np.array([3, 4, 5, 7, 8])
-    if rows == 8:
-        X[4:] = X[3]  # fewer distinct rows than clusters
     centers = 40.0 + np.random.default_rng(5).normal(size=(5, 8, 3))
     centers[:, 0] = X[0] + 0.1
     centers[1:, 2] = X[2] - 0.2
     centers[4, 7] = X[1] + 30  # of one row at most
+    if rows == 8:  # most of them on a centre: clusters stay empty
+        X[4:] = centers[:, 0] = X[3]
     points, runs = kmeans_points(bk, bk.asarray(X)), np.array([0, 2, 3, 4])
     now = rounds._AssignmentOfRuns(*bk.assign(*points[1:4], bk.asarray(centers), sizes, None))
     before = bk.to_numpy(now.labels).copy(), bk.to_numpy(now.means).copy()
