@@ -71,6 +71,7 @@ ARRAYS = {
     "_tree.sizes": SchemaField("i8", "K", 1),
     "_tree.first": SchemaField("i8", "K", 0, "m"),
 }
+TREE = [name for name in ARRAYS if name.startswith("_tree.")]
 STEP = {"k", "pair", "accepted", "reason"}  # of the path, in the JSON text
 LONGEST = 1000  # characters of a reason
 LARGEST = 1e300  # number of seconds, or radius
@@ -135,8 +136,7 @@ VALUES: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 def _check_schema_shapes(arrays: Mapping[str, np.ndarray]) -> dict[str, int]:
     """Check the names, dtypes and shapes of all arrays, and return the sizes by name."""
-    optional = {"_fit_X", "_spacing", "_distinct", "feature_names_in_"}
-    optional |= {name for name in ARRAYS if name.startswith("_tree.")}
+    optional = {"_fit_X", "_spacing", "_distinct", "feature_names_in_", *TREE}
     for name in arrays:
         _must_fit_schema(name in ARRAYS, f"it holds {name!r}, which no model has")
     sizes: dict[str, int] = {}
@@ -241,8 +241,6 @@ def check_schema(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> N
     """
     _check_schema_content(content)
     sizes = _check_schema_shapes(arrays)
-    for name, array in arrays.items():
-        _check_schema_values(name, array, sizes)
     state, m, u = content["state"], sizes["m"], sizes["u"]
     criterion = state["path_"]["criterion"]
     given = state["_settings"]["value"].get("affinity", "").startswith("precomputed")
@@ -251,8 +249,8 @@ def check_schema(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> N
         "_fit_X": not given,
         "_spacing": not given,
         "_distinct": distinct,
-        "_tree.leaf": criterion == "cut",
     }
+    needed |= {name: criterion == "cut" for name in TREE}
     for name, expected in needed.items():
         _must_fit_schema(
             (name in arrays) == expected, f"it {'lacks' if expected else 'has'} {name}"
@@ -261,6 +259,8 @@ def check_schema(arrays: Mapping[str, np.ndarray], content: dict[str, Any]) -> N
     is_null_of["_tree.leaf"] = state["_tree"] == {"value": None}
     for name, is_null in is_null_of.items():
         _must_fit_schema(is_null != (name in arrays), f"{name} must be an array or null, not both")
+    for name, array in arrays.items():
+        _check_schema_values(name, array, sizes)
     n_columns = m if given else sizes["d"]
     if "preparation_" in state:
         found = Preparation.from_json(state["preparation_"]["value"]).n_prepared

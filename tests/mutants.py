@@ -249,19 +249,20 @@ def reached(home, pool, modules):
 def tests_for(mutant, seconds, reaching, most):
     """Return the tests of a mutant with their seconds: those that reach it, then their neighbours.
 
-    What a test keeps for later ones is reached by the first of them alone, and what runs on import
-    by none: the other tests of the same files follow, or those that reach the file at all.
+    What runs on import is reached by none, or by tests that import it anew: those that reach the
+    file at all follow. What a test keeps for later ones is reached by the first of them alone: the
+    other tests of the same files follow.
     """
     lines = range(mutant.line, mutant.last_line + 1)
     direct = {t for line in lines for t in reaching[mutant.path, line]} & seconds.keys()
-    on_import = any("" in reaching[mutant.path, line] for line in lines) and not direct
-    if on_import:
-        direct = {t for (p, _), ts in reaching.items() if p == mutant.path for t in ts}
-        direct &= seconds.keys()
-    files = {test.split("::")[0] for test in direct}
-    others = {test for test in seconds if test.split("::")[0] in files} - direct
+    users = set()
+    if any("" in reaching[mutant.path, line] for line in lines):
+        users = {t for (p, _), ts in reaching.items() if p == mutant.path for t in ts}
+        users = (users & seconds.keys()) - direct
+    files = {test.split("::")[0] for test in direct | users}
+    others = {test for test in seconds if test.split("::")[0] in files} - direct - users
     chosen, total = {}, 0.0
-    for group in (direct, others):
+    for group in (direct, users, others):
         for test in sorted(group, key=lambda test: (seconds[test], test)):
             total += seconds[test]
             if total <= most or not chosen:

@@ -10,13 +10,13 @@ from scipy.stats import binom
 
 from specialk_gpu import attainable_log_p, backend, cluster_stats, zz_top
 from specialk_gpu.backend.cpu import lloyd
-from specialk_gpu.selection.zz_top import largest_zz_top
+from specialk_gpu.selection.zz_top import largest_zz_top, zz_top_exponents
 
 ALPHA = 0.01
 
 
-def log_p_by_rows(D, labels, c_1, c_2):
-    """Lines 6 to 10 of [HD19, Alg. 1], with Z built row by row."""
+def exponent_by_rows(D, labels, c_1, c_2):
+    """Lines 6 to 10 of [HD19, Alg. 1] but for the factor |J|, with Z built row by row."""
     J = [j for j in range(len(D)) if labels[j] in (c_1, c_2)]
     columns = []
     for i in range(D.shape[1]):
@@ -30,9 +30,12 @@ def log_p_by_rows(D, labels, c_1, c_2):
     for c in (c_1, c_2):
         y = np.array([float(labels[j] == c) for j in J])
         t = max(t, float(((Z.T @ y) ** 2).sum() / y.sum()) - n_sigma_sq)
-    if t <= 0:
-        return 0.0
-    return min(0.0, math.log(len(J)) - 0.5 * t**2 / (n_sigma_sq + t / 3))
+    return 0.5 * t**2 / (n_sigma_sq + t / 3) if t > 0 else 0.0
+
+
+def log_p_by_rows(D, labels, c_1, c_2):
+    J = np.isin(labels, (c_1, c_2)).sum()
+    return min(0.0, math.log(J) - exponent_by_rows(D, labels, c_1, c_2))
 
 
 def matrix_by_rows(D, labels):
@@ -78,6 +81,17 @@ def test_equals_the_definition_row_by_row(bk, sizes, n, effect, dtype):
     D, labels = draw(0, sizes, n, effect)
     D = D.astype(dtype)
     np.testing.assert_allclose(bound(bk, D, labels), matrix_by_rows(D, labels), 1e-10, 1e-12)
+
+
+@pytest.mark.parametrize(("sizes", "effect"), [((1, 1, 2, 1), 0.5), ((3, 2, 9), 0.3)])
+def test_exponents_equal_their_definition_however_small(bk, sizes, effect):
+    D, labels = draw(3, sizes, 12, effect)
+    stats = cluster_stats(readonly(bk, D), readonly(bk, labels), len(sizes))
+    a, b = np.triu_indices(len(sizes), 1)
+    expected = [exponent_by_rows(D, labels, *pair) for pair in zip(a, b, strict=True)]
+    found = bk.to_numpy(zz_top_exponents(stats, bk.asarray(a), bk.asarray(b)))
+    np.testing.assert_allclose(found, expected, 1e-9, 1e-13)
+    assert (np.array(expected) < math.log(2)).any()  # where the bound is 1, whatever they are
 
 
 def test_clear_clusters_are_told_apart_and_halves_of_one_are_not(bk):
@@ -219,6 +233,36 @@ def test_several_labellings_in_one_pass_have_the_bounds_of_each(bk, dtype):
             assert value == log_p[a, b] == log_p[np.triu_indices(k, 1)].max()
 
 
+def test_of_the_pairs_of_highest_cut_the_largest_bound_is_taken(bk):
+    D, labels = draw(9, (8, 6, 5, 9, 3), 12, 0.8)
+    pairs = list(itertools.combinations(range(5), 2))
+    log_p = matrix_by_rows(D, labels)
+    cuts = []
+    for pair in pairs:
+        a, b = (labels == c for c in pair)
+        cuts.append((D[a] @ D[b].T).sum() * (1 / a.sum() + 1 / b.sum()))
+    for n_pairs in range(1, 12):
+        highest = [pairs[i] for i in np.argsort(cuts)[::-1][:n_pairs]]
+        expected = max(log_p[pair] for pair in highest)
+        given = readonly(bk, D), readonly(bk, labels[None], np.int32), [5], n_pairs
+        ((value, pair),) = largest_zz_top(*given)
+        assert value == pytest.approx(expected, rel=1e-9)
+        assert pair == next(p for p in pairs if p in highest and log_p[p] >= expected - 1e-12)
+
+
+@pytest.mark.parametrize("n_pairs", [None, 2])
+def test_a_bound_that_is_not_finite_is_not_a_number_for_its_labelling_alone(bk, n_pairs):
+    D = np.arange(12.0).reshape(6, 2)
+    D[5, 1] = np.inf
+    labels = readonly(bk, [[0, 0, 1, 1, 2, 2], [0, 0, 0, 1, 1, 9]], np.int32)
+    with np.errstate(all="ignore"):
+        (broken, of_none), (value, pair) = largest_zz_top(readonly(bk, D), labels, [3, 2], n_pairs)
+    assert math.isnan(broken)
+    assert of_none is None
+    assert value == pytest.approx(log_p_by_rows(D, [0, 0, 0, 1, 1, 9], 0, 1))
+    assert pair == (0, 1)
+
+
 def test_sums_that_overflow_are_infinite_without_a_warning(bk, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     monkeypatch.setattr(lloyd, "CHUNK_BYTES", 8 * 64)  # a row at a time, in threads
@@ -313,6 +357,7 @@ def test_attainable_falls_with_columns_and_peaks_at_a_third():
     assert values[0] == values[1] == 0
     assert attainable_log_p(60_000, 10_000) / 10_000 == pytest.approx(-4 / 9, rel=0.01)
     assert attainable_log_p(1, 10) == attainable_log_p(10, 0) == 0
+    assert attainable_log_p(2, 1) == attainable_log_p(2, 1000) == attainable_log_p(3, 1) == 0
 
 
 # -- refusals -------------------------------------------------------------------------------------
@@ -333,6 +378,27 @@ def test_labels_that_do_not_fit_are_refused(bk, labels, settings, message):
     D = bk.asarray(np.ones((4, 3)))
     with pytest.raises(ValueError, match=message):
         zz_top(D, bk.asarray(labels), **settings)
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int16, np.float32])
+def test_real_numbers_of_any_type_have_a_bound(bk, kind):
+    D = np.eye(4)[:, [0, 1, 2, 3, 1]]
+    for labels in ([0, 0, 1, 1], np.array([0, 0, 1, 1], np.uint8)):
+        found = zz_top(bk.asarray(D.astype(kind)), bk.asarray(labels))
+        np.testing.assert_allclose(bk.to_numpy(found), matrix_by_rows(D, labels), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("D", "labels", "message"),
+    [
+        (np.ones((4, 3), complex), [0, 0, 1, 1], "D must hold real numbers, got dtype complex128"),
+        (np.ones((4, 3)), [0.0, 0, 1, 1], "labels must hold integers, got dtype float64"),
+        (np.ones((4, 3)), [True, False, True, True], "labels must hold integers, got dtype bool"),
+    ],
+)
+def test_other_types_are_refused(bk, D, labels, message):
+    with pytest.raises(TypeError, match=message):
+        zz_top(bk.asarray(D), bk.asarray(labels))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

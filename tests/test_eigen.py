@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import scipy.linalg
 from oracles import (
     affine,
     bipartite,
@@ -20,6 +21,7 @@ from oracles import (
     path,
     product_graph,
     spectrum_of,
+    to_scipy,
     union,
 )
 from scipy import sparse
@@ -28,10 +30,12 @@ from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
-from specialk_gpu.spectrum import chebyshev, filter, orthonormal
+from specialk_gpu.spectrum import chebyshev, components, filter, memory, orthonormal, solvers
 from specialk_gpu.spectrum.chebyshev import find_missed_by_chebyshev
 from specialk_gpu.spectrum.memory import needed_memory
 from specialk_gpu.spectrum.solvers import takes_dense_solver
+
+module = sys.modules["specialk_gpu.spectrum.eigenpairs"]
 
 SOLVERS = ["dense", "lanczos", "chebyshev"]
 ITERATIVE = ["lanczos", "chebyshev"]
@@ -283,6 +287,14 @@ def test_eigenvectors_live_on_single_components(bk, solver, size):
         )
 
 
+def test_of_values_that_are_the_same_but_for_rounding_the_first_component_comes_first(bk):
+    for more, swapped in ((5e-10, True), (5e-11, False), (0.0, False)):
+        for sign in (1, -1):
+            W = sparse.csr_matrix(sparse.diags_array(1e3 * np.array([1, sign * (1 + more), 0.1])))
+            values = bk.to_numpy(eigenpairs(csr(bk, W), 2).values)
+            assert values.tolist() == W.diagonal()[[1, 0] if swapped else [0, 1]].tolist()
+
+
 def test_of_values_that_hardly_differ_the_larger_comes_first(bk):
     Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
     values = np.array([1 + 1e-12, 1 + 2e-12, 1, 0.5, -0.2, 0.1])
@@ -346,6 +358,18 @@ def test_a_dropped_pair_is_reported_missing(bk, name, n, dropped, dtype):
         given = bk.asarray(values[kept], dtype=dtype), bk.asarray(V[:, kept].copy(), dtype=dtype)
         message = find_missed_by_chebyshev(bk, A, *given, RESIDUAL_TOL[dtype], rng, max_degree=100)
         assert ("is missing" in message) == missing
+
+
+@pytest.mark.parametrize("n_left", [0, 1, 2])
+def test_the_last_rows_of_all_are_searched_too(bk, n_left):
+    W, _ = path(12)
+    values, V = np.linalg.eigh(W.toarray())
+    order = np.argsort(-np.abs(values))
+    for kept in (order[n_left:], order[: 12 - n_left]):
+        given = bk.asarray(values[kept]), bk.asarray(V[:, kept].copy())
+        message = find_missed_by_chebyshev(bk, csr(bk, W), *given, 1e-8, np.random.RandomState(0))
+        is_missing = n_left > 0 and kept[0] != order[0]
+        assert message.startswith("An eigenvalue of magnitude") == is_missing
 
 
 def test_a_whole_eigenspace_of_both_signs_is_seen_to_be_missing(bk):
@@ -418,6 +442,11 @@ def test_the_start_vector_is_not_written_to(bk):
 def test_auto_takes_dense_for_small_problems_only(bk, m, n, solver):
     W, _ = cycle(m)
     assert eigenpairs(csr(bk, W), n, random_state=0).solver == solver
+
+
+def test_the_solver_told_of_is_that_of_the_largest_component(bk):
+    W, _ = union(*[complete(3)] * 400, path(310))
+    assert eigenpairs(csr(bk, W), 4, solver="chebyshev", random_state=0).solver == "chebyshev"
 
 
 def test_the_limits_of_dense_are_those_documented():
@@ -607,6 +636,37 @@ def test_more_pairs_go_on_from_those_there_are(bk, monkeypatch, n_parts, factor)
     np.testing.assert_allclose(values[:12], bk.to_numpy(few.values), rtol=1e-12)
     eigenpairs(W, 12, known=few, **settings)
     assert started[n_parts:] == n_parts * [None]  # no more than are known: from the start
+
+
+def test_pairs_that_are_known_are_split_by_component(bk):
+    parts = [neighbour_graph(50, 3).toarray(), 1e-3 * neighbour_graph(40, 3, 1).toarray()]
+    W, rough, values = csr(bk, scipy.linalg.block_diag(*parts)), np.zeros((90, 9)), np.empty(9)
+    slices = (slice(0, 50), slice(0, 5)), (slice(50, 90), slice(5, 9))
+    for part, (rows, columns) in zip(parts, slices, strict=True):
+        own, V = np.linalg.eigh(part)
+        some = np.argsort(-np.abs(own))[: columns.stop - columns.start]
+        values[columns] = own[some]
+        rough[rows, columns] = V[:, some]
+        rough[rows, columns] += 1e-12 * np.random.default_rng(0).normal(size=V[:, some].shape)
+    content = bk.asarray(values), bk.asarray(rough), bk.xp.zeros(9), 0.0
+    given = module.Eigenpairs(
+        *content, converged=True, complete=True, message="", solver="", n_components=2
+    )
+    _, component = bk.connected_components(W)
+    known = module._known_eigenpairs(bk, W, given, 20, component, 0, 1e-6)
+    assert known.keys() == {0, 1}
+    for c, (_, columns) in enumerate(slices):
+        assert known[c].values.tolist() == values[columns].tolist()
+        np.testing.assert_array_equal(bk.to_numpy(known[c].vectors), rough[:, columns])
+        V, own = rough[:, columns], values[columns]
+        exact = np.linalg.norm(to_scipy(bk, W) @ V - V * own, axis=0).max() / np.abs(own).max()
+        assert known[c].residual == pytest.approx(exact, rel=0.01)
+    assert module._known_eigenpairs(bk, W, given, 20, component, 0, 1e-13) == {}
+    assert module._known_eigenpairs(bk, W, given, 9, component, 0, 1e-6) == {}
+    worse = given._replace(residuals=bk.xp.full(9, 1e-5))
+    assert module._known_eigenpairs(bk, W, worse, 20, component, 0, 1e-6) == {}
+    failed = given._replace(converged=False)
+    assert module._known_eigenpairs(bk, W, failed, 20, component, 0, 1e-6) == {}
 
 
 def test_what_is_said_to_be_known_is_checked(bk):
@@ -824,6 +884,362 @@ def test_the_degree_is_what_is_needed_as_far_as_it_is_bearable():
     assert degree(bearable=(0.1, 0.1)) == 1
 
 
+FILTERS = {"complete": 3, "torus": 4, "grid": 4, "low rank": 2, "small neighbour graph": 6}
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_handful_of_filters_is_enough(bk, name):
+    W, _, n = family(name)
+    settings = {"solver": "chebyshev", "max_iter": FILTERS[name], "random_state": 0}
+    assert eigenpairs(csr(bk, W), n, **settings).converged
+
+
+def test_random_blocks_are_numbers_of_their_place_and_seed(bk):
+    whole = bk.to_numpy(chebyshev.random_block(bk, 300, 40, 7, np.float64))
+    assert 0.9 < np.abs(whole).max() < 1
+    assert abs(whole.mean()) < 0.02
+    assert whole.var() == pytest.approx(1 / 3, rel=0.02)
+    assert np.unique(whole).size == whole.size
+    assert np.abs(np.corrcoef(whole.T) - np.eye(40)).max() < 0.3
+    part = bk.to_numpy(chebyshev.random_block(bk, 9, 5, 7, np.float32))
+    np.testing.assert_array_equal(part, whole[:9, :5].astype(np.float32))
+    other = bk.to_numpy(chebyshev.random_block(bk, 300, 40, 2**32 - 1, np.float64))
+    assert abs(np.corrcoef(whole.ravel(), other.ravel())[0, 1]) < 0.05
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("width", [3, 150])
+def test_ritz_pairs_are_those_of_the_range(bk, width, dtype):
+    rng, dense = np.random.default_rng(0), neighbour_graph(200, 3).toarray() - 0.1 * np.eye(200)
+    V = np.linalg.qr(rng.normal(size=(200, width)))[0] + 1e-3 * rng.normal(size=(200, width))
+    V = V.astype(dtype).astype(np.float64)
+    expected = scipy.linalg.eigh(V.T @ dense @ V, V.T @ V, eigvals_only=True)
+    found = bk.asarray(V, dtype=dtype)
+    A = bk.operator(csr(bk, dense, dtype))
+    values, norms, residuals = chebyshev._chebyshev_rayleigh_ritz(bk, A, found, found.T @ found)
+    found, residuals = bk.to_numpy(found).astype(np.float64), bk.to_numpy(residuals)
+    eps = float(np.finfo(dtype).eps)
+    assert (np.diff(np.abs(values)) <= eps).all()
+    np.testing.assert_allclose(np.sort(values), np.sort(expected), atol=100 * eps)
+    np.testing.assert_allclose(found.T @ found, np.eye(width), atol=1e3 * eps)
+    np.testing.assert_allclose(V @ np.linalg.lstsq(V, found)[0], found, atol=1e3 * eps)
+    exact = dense @ found - found * values
+    np.testing.assert_allclose(residuals, exact, atol=100 * eps + 1e-7)
+    np.testing.assert_allclose(norms, np.linalg.norm(exact, axis=0), atol=100 * eps)
+    assert residuals.dtype == np.float32
+
+
+@pytest.mark.parametrize("n_locked", [0, 4])
+@pytest.mark.parametrize(("m", "width"), [(200, 12), (30, 16)])
+def test_a_block_is_expanded_by_its_image(bk, m, width, n_locked):
+    rng, dense = np.random.default_rng(0), neighbour_graph(m, 3).toarray()
+    Q = np.linalg.qr(rng.normal(size=(m, width + n_locked)))[0]
+    locked, V = Q[:, :n_locked], Q[:, n_locked:] + 1e-5 * rng.normal(size=(m, width))
+    V -= locked @ (locked.T @ V)
+    given = bk.asarray(V), bk.asarray(V.T @ V), bk.asarray(locked), np.random.RandomState(0)
+    A = csr(bk, dense)
+    found = chebyshev._expanded_chebyshev_block(bk, A, *given, foreseen=False)
+    found, room = bk.to_numpy(found), min(width, m - width - n_locked)
+    assert found.shape == (m, width + room)
+    np.testing.assert_allclose(found.T @ found, np.eye(width + room), atol=1e-12)
+    np.testing.assert_allclose(found.T @ locked, 0, atol=1e-12)
+    whole = np.concatenate([found, locked], axis=1)
+    for inside in (V, dense @ found[:, :room]):
+        np.testing.assert_allclose(whole @ (whole.T @ inside), inside, atol=1e-10)
+
+
+@pytest.mark.parametrize("max_iter", [1, 2])
+def test_what_is_found_too_late_is_said_and_the_rest_is_there(bk, max_iter):
+    W, spectrum, n = family("small neighbour graph")
+    given = bk.operator(csr(bk, W)), n, 1e-8, max_iter, np.random.RandomState(0)
+    values, V, failure = chebyshev.chebyshev(bk, *given)
+    values, V = bk.to_numpy(values), bk.to_numpy(V)
+    assert V.shape == (W.shape[0], n)
+    np.testing.assert_allclose(np.linalg.norm(W @ V - V * values, axis=0).max(), 0, atol=0.2)
+    residuals = np.linalg.norm(W @ V - V * values, axis=0)
+    n_found = int(np.argmax(residuals > 0.5e-8 * np.abs(values[0])))
+    assert (
+        failure == f"Chebyshev iteration found {n_found} of {n} eigenpairs in {max_iter} filters."
+    )
+    np.testing.assert_allclose(np.abs(values[:n_found]), largest(spectrum, n_found), atol=1e-12)
+
+
+# The parts of `eigenpairs` ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 5, 150])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_evidence_is_computed_from_its_definition(bk, n, dtype):
+    rng, W = np.random.default_rng(0), neighbour_graph(200, 3).astype(dtype)
+    V, values = rng.normal(size=(200, n)).astype(dtype), rng.normal(size=n)
+    V[:, 0] *= 30
+    for scale in (1.0, 0.0):
+        own = values * scale
+        found, orthogonality = module._verify_eigenpairs(bk, csr(bk, W, dtype), own, bk.asarray(V))
+        exact = W.astype(np.float64) @ V.astype(np.float64) - V * own
+        expected = np.linalg.norm(exact, axis=0) / (np.abs(own).max() or 1)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        away = np.abs(V.T.astype(np.float64) @ V - np.eye(n)).max()
+        assert orthogonality == pytest.approx(away, rel=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_powers_that_no_number_holds_can_be_multiplied_by(bk, dtype):
+    largest = {np.float64: 1000, np.float32: 120}[dtype]
+    for exponent in (0, 1, -1, 7, largest + 51, -largest - 50, 2 * largest - 1, 1 - 2 * largest):
+        x = np.array([1.5, -1.0]) * 2.0 ** (-exponent // 2)
+        found = module._times_power(bk.asarray(x, dtype=dtype), exponent)
+        assert found.dtype == dtype
+        expected = [np.ldexp(one, exponent) for one in x]
+        np.testing.assert_array_equal(bk.to_numpy(found), expected)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-9, 1e9, 1e-250, 1e300])
+def test_a_matrix_is_scaled_by_a_power_of_two_if_its_size_is_extreme(bk, size):
+    data, places = np.array([size, -size / 3, size / 7, 0.0]), ([0, 1, 2, 2], [1, 0, 2, 0])
+    W = bk.sparse.csr_matrix(sparse.csr_matrix((data, places), shape=(3, 3)))
+    found, exponent = module._scaled_for_eigenpairs(bk, W)
+    assert (found.nnz, W.nnz) == (3, 4)  # zeros are left out, and the matrix is not changed
+    back = np.ldexp(to_scipy(bk, found).toarray(), exponent)
+    np.testing.assert_array_equal(back, to_scipy(bk, W).toarray())
+    largest = abs(found.data).max()
+    assert (0.5 <= largest < 1) if exponent else (1e-10 < largest < 1e10)
+    empty = bk.sparse.csr_matrix((3, 3))
+    assert module._scaled_for_eigenpairs(bk, empty) == (empty, 0)
+
+
+@pytest.mark.parametrize("rows", [1, 250])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_few_pairs_of_a_small_graph_are_those_of_a_full_decomposition(bk, rows, dtype):
+    W = neighbour_graph(rows, 3) if rows > 1 else sparse.csr_matrix([[2.0]])
+    n = min(rows, 6)
+    values, vectors = module.quick_eigenpairs(csr(bk, W, dtype), n, 1e-6)
+    V = bk.to_numpy(vectors)
+    assert isinstance(values, np.ndarray)
+    np.testing.assert_allclose(np.abs(values), largest(spectrum_of(W)[1], n), atol=1e-5)
+    np.testing.assert_allclose(W @ V, V * values, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_lanczos", [False, True])
+def test_a_few_pairs_come_quickly_or_not_at_all(bk, monkeypatch, is_lanczos):
+    monkeypatch.setattr(bk, "is_lanczos_faster", lambda *_: is_lanczos)
+    W, spectrum = family("small neighbour graph")[:2]
+    values, vectors = module.quick_eigenpairs(csr(bk, W), 9, 1e-5)
+    V = bk.to_numpy(vectors)
+    np.testing.assert_allclose(np.abs(values), largest(spectrum, 9), rtol=1e-8)
+    assert np.linalg.norm(W @ V - V * values, axis=0).max() < 1e-5
+    np.testing.assert_allclose(V.T @ V, np.eye(9), atol=1e-8)
+    monkeypatch.setattr(module, "QUICK_FILTERS", 1)
+    monkeypatch.setattr(bk, "lanczos", lambda *_: (None, None, "gave up"))
+    assert module.quick_eigenpairs(csr(bk, W), 60, 1e-9) is None
+
+
+def test_what_is_wrong_is_counted_and_named(bk, monkeypatch):
+    W, verify = csr(bk, path(40)[0]), module._verify_eigenpairs
+    assert eigenpairs(W, 5).message == ""
+
+    def worse(*given):
+        residuals, _ = verify(*given)
+        return residuals + np.array([0, 2e-8, 1e-8, 5e-3, 0]), 2e-10
+
+    monkeypatch.setattr(module, "_verify_eigenpairs", worse)
+    found = eigenpairs(W, 5)
+    assert not found.converged
+    assert found.complete
+    assert found.message == (
+        "3 of 5 eigenpairs have a residual above tol=1e-08 (largest 0.005). The eigenvectors are "
+        "not orthonormal: max |VᵀV - I| = 2e-10. Try solver='chebyshev' or 'dense', a larger "
+        "max_iter or tol, fewer eigenpairs, or float64."
+    )
+    monkeypatch.setattr(module, "_verify_eigenpairs", lambda *g: (verify(*g)[0], 0.9e-10))
+    assert eigenpairs(W, 5).converged
+
+
+# Orthonormal blocks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("foreseen", [False, True])
+@pytest.mark.parametrize("rank", [40, 25, 1])
+@pytest.mark.parametrize("n_locked", [0, 7])
+def test_a_block_becomes_orthonormal_and_keeps_its_range(bk, n_locked, rank, foreseen, dtype):
+    rng = np.random.default_rng(rank)
+    Q = np.linalg.qr(rng.normal(size=(300, 47)))[0]
+    locked, own = Q[:, :n_locked], Q[:, 7 : 7 + rank]
+    mixed = np.linalg.qr(rng.normal(size=(40, rank)))[0].T
+    V = own @ (np.logspace(0, -1, rank)[:, None] * mixed)
+    V += locked @ rng.normal(size=(n_locked, 40))
+    block, fixed = bk.asarray(V, dtype=dtype), bk.asarray(locked, dtype=dtype)
+    given = block, fixed, np.random.RandomState(0)
+    gram, replaced = orthonormal.orthonormalise(bk, *given, foreseen=foreseen)
+    assert replaced == (rank < 40)
+    found, eps = bk.to_numpy(block).astype(np.float64), float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(bk.to_numpy(gram), found.T @ found, atol=100 * eps)
+    assert np.abs(found.T @ found - np.eye(40)).max() < 1e-2
+    np.testing.assert_allclose(found.T @ locked, 0, atol=1e3 * eps)
+    kept = found @ np.linalg.lstsq(found, own)[0]
+    np.testing.assert_allclose(kept, own, atol=1e3 * eps)
+    orthonormal.finish_orthonormal(bk, block, gram)
+    found = bk.to_numpy(block).astype(np.float64)
+    np.testing.assert_allclose(found.T @ found, np.eye(40), atol=40 * eps)
+
+
+def test_a_block_is_multiplied_until_it_is_orthonormal(bk):
+    rng = np.random.default_rng(0)
+    left, right = (np.linalg.qr(rng.normal(size=(m, 12)))[0] for m in (300, 12))
+    block, none = bk.asarray(left * np.logspace(3, -5, 12) @ right.T), bk.xp.empty((300, 0))
+    gram, replaced = orthonormal.orthonormalise(bk, block, none, np.random.RandomState(0))
+    assert not replaced
+    found = bk.to_numpy(block)
+    np.testing.assert_allclose(bk.to_numpy(gram), found.T @ found, atol=1e-13)
+    assert np.abs(found.T @ found - np.eye(12)).max() < 1e-2
+    np.testing.assert_allclose(found @ np.linalg.lstsq(found, left)[0], left, atol=1e-3)
+
+
+def test_a_block_is_not_changed_where_a_step_failed(bk):
+    rng = np.random.default_rng(0)
+    V, locked = rng.normal(size=(60, 4)), np.linalg.qr(rng.normal(size=(60, 3)))[0]
+    for go in (True, False):
+        found = bk.asarray(V.copy())
+        gram, near = orthonormal._gram_matrix(bk, found, bk.asarray(locked), bk.xp.asarray(go))
+        expected = V - locked @ (locked.T @ V) if go else V
+        np.testing.assert_allclose(bk.to_numpy(found), expected, atol=1e-13 if go else 0)
+        np.testing.assert_allclose(bk.to_numpy(gram), expected.T @ expected, atol=1e-12)
+        assert not near
+
+
+def test_a_block_that_is_no_number_cannot_be_made_orthonormal(bk):
+    V = np.random.default_rng(0).normal(size=(50, 4))
+    V[3, 2] = np.nan
+    with pytest.raises((ConvergenceError, np.linalg.LinAlgError)):
+        orthonormal.orthonormalise(
+            bk, bk.asarray(V), bk.xp.empty((50, 0)), np.random.RandomState(0)
+        )
+
+
+def test_columns_are_split_into_at_most_eight_panels(bk):
+    least = bk.panel_width
+    for width in (1, least, least + 1, 8 * least, 8 * least + 1, 20 * least):
+        panels = orthonormal.wide_panels(bk, width)
+        stops = [part.stop for part in panels]
+        assert [part.start for part in panels] == [0, *stops[:-1]]
+        assert stops[-1] == width
+        assert len(panels) == min(8, math.ceil(width / least))
+
+
+def test_whether_a_factor_can_be_trusted(bk):
+    Q = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    for smallest, expected in ((1.0, True), (1e-8, True), (1e-15, False), (-1e-3, False)):
+        gram = Q * np.r_[np.ones(5), smallest] @ Q.T
+        factor, safe = orthonormal._cholesky(bk, bk.asarray((gram + gram.T) / 2))
+        assert bool(safe) == expected
+        if expected:
+            np.testing.assert_allclose(bk.to_numpy(factor @ factor.T), gram, atol=1e-14)
+
+
+# One component ------------------------------------------------------------------------------------
+
+
+def test_entries_of_a_permuted_matrix_come_by_row_and_column(bk):
+    W, order = neighbour_graph(60, 3), np.random.default_rng(1).permutation(60)
+    entries = solvers.entries_in_order(bk, csr(bk, W), bk.asarray(order))
+    expected = W[order][:, order].tocsr()
+    expected.sort_indices()
+    rows = np.repeat(np.arange(60), np.diff(expected.indptr))
+    for found, own in zip(entries, (expected.data, rows, expected.indices), strict=True):
+        np.testing.assert_array_equal(bk.to_numpy(found), own)
+    again = to_scipy(bk, solvers.csr_of(bk, *entries, 60))
+    assert again.indptr.dtype == again.indices.dtype == np.int32
+    np.testing.assert_array_equal(again.toarray(), expected.toarray())
+
+
+def test_three_smallest_magnitudes_within_a_hundred_thousandth_are_a_crowd(bk):
+    for values, crowded in [
+        ([2, 1, 1], False),
+        ([2, 1, -1, 1], True),
+        ([2, 1, -1 - 1.9e-5, 1 + 1.9e-5], True),
+        ([2, 1, -1 - 2.1e-5, 1 + 1.9e-5], False),
+        ([1, 1, 1], True),
+        ([-1, 1], False),
+    ]:
+        given = bk.asarray(np.array(values, dtype=float))
+        assert solvers._is_crowded_for_solver(bk, given) == crowded
+
+
+def test_a_hundred_filters_are_the_limit_if_none_is_given(bk, monkeypatch):
+    W, limits = csr(bk, path(320)[0]), []
+
+    def spy(*given):
+        limits.append(given[4])
+        return chebyshev.chebyshev(*given)
+
+    monkeypatch.setattr(solvers, "chebyshev", spy)
+    for max_iter in (None, 7):
+        eigenpairs(W, 3, max_iter=max_iter, random_state=0)
+    assert limits == [100, 7]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_full_decomposition_gives_the_largest_magnitudes(bk, dtype):
+    dense = neighbour_graph(40, 2).toarray() - 0.3 * np.eye(40)
+    expected = np.linalg.eigvalsh(dense)
+    expected = expected[np.argsort(-np.abs(expected))]
+    given = np.array([5]), bk.xp.arange(40), bk.asarray(dense, dtype=dtype)
+    for n in (1, 7, 40):
+        part = solvers.dense_solver(bk, *given, n)
+        (values,), (V,) = bk.to_numpy(part.values), bk.to_numpy(part.vectors)
+        assert values.dtype == V.dtype == dtype
+        np.testing.assert_allclose(values, expected[:n], atol=VALUE_TOL[dtype])
+        np.testing.assert_allclose(dense @ V, V * values, atol=10 * VALUE_TOL[dtype])
+        (host,) = solvers.solved_values_on_host(bk, [part])
+        np.testing.assert_array_equal(host, values)
+
+
+def test_components_are_sorted_by_size_and_cut_out(bk):
+    sizes = [3, 1, 5, 3, 2, 1, 5, 4, 3]
+    W = many_small(np.array(sizes))
+    count, component = bk.connected_components(csr(bk, W))
+    blocks = components._components_by_size(bk, csr(bk, W), count, component)
+    assert blocks.size.tolist() == sorted(sizes)
+    component, seen = bk.to_numpy(component), []
+    for first, stop in [(0, 2), (2, 3), (3, 6), (4, 6), (6, 7), (7, 9), (8, 9)]:
+        rows, dense = components._dense_components(bk, blocks, first, stop)
+        numbers = blocks.component[first:stop].tolist()
+        assert numbers == sorted(numbers)
+        seen += numbers
+        for c, own, block in zip(numbers, bk.to_numpy(rows), bk.to_numpy(dense), strict=True):
+            assert own.tolist() == np.flatnonzero(component == c).tolist()
+            np.testing.assert_array_equal(block, W[own][:, own].toarray())
+    assert set(seen) == set(range(9))
+
+
+@pytest.mark.parametrize("degree", [1, 2, 5, 12])
+def test_the_weights_of_residuals_are_chebyshev_polynomials(degree):
+    x = np.array([-3.0, -1.01, -1, -0.4, 0, 0.7, 1, 1.001, 1.3, 40])
+    weights, heads = filter._filter_weights_of_residuals(x, degree, 0.25)
+    T = np.stack([np.polynomial.Chebyshev.basis(j)(x) for j in range(degree + 1)])
+    T /= np.where(np.abs(x) > 1, T[-1], 1)  # divided by the last where it grows
+    np.testing.assert_allclose(heads, T[-1], atol=1e-12)
+    np.testing.assert_allclose(weights[0], T[0] / 0.25, rtol=1e-9)
+    np.testing.assert_allclose(weights[1:], 2 * T[1:-1] / 0.25, rtol=1e-9, atol=1e-11)
+    assert np.isfinite(filter._filter_weights_of_residuals(x, 1000, 0.25)[0]).all()
+
+
+def test_a_component_with_more_of_the_largest_than_its_share_is_asked_again(bk, monkeypatch):
+    large, small = neighbour_graph(320, 3), 1e-3 * neighbour_graph(400, 3, 1)
+    W, asked = sparse.block_diag([small, large], "csr"), []
+    run_solver = components.run_solver
+    monkeypatch.setattr(
+        components, "run_solver", lambda *given: asked.append(given[4]) or run_solver(*given)
+    )
+    found = eigenpairs(csr(bk, W), 60, random_state=0)
+    expected = np.concatenate([np.linalg.eigvalsh(part.toarray()) for part in (small, large)])
+    assert found.converged
+    np.testing.assert_allclose(np.abs(bk.to_numpy(found.values)), largest(expected, 60), rtol=1e-9)
+    assert len(asked) == 3
+    assert max(asked) == 60
+
+
 @pytest.mark.parametrize("with_residuals", [False, True])
 @pytest.mark.parametrize("degree", [1, 2, 3, 6])
 def test_the_filter_is_a_chebyshev_polynomial(bk, degree, with_residuals):
@@ -871,6 +1287,46 @@ def test_eigenpairs_that_do_not_fit_are_refused(monkeypatch, bk, solver):
             continue
         with pytest.raises(MemoryError, match=f"100 eigenvectors of 700 rows need .*{needed:,}"):
             eigenpairs(W, 100, solver=solver, random_state=0)
+
+
+def asked_for(bk, m, n, solver, itemsize, threads):
+    """Return the bytes of all arrays that a solver has at once, from a list of them."""
+    guard = next(g for g in range(16, n + 17) if 100 * g >= 15 * n)
+    block = min(m, n + guard)
+    panel = min(block, bk.panel_width)
+    if solver == "dense":
+        return 8 * (4 * m * m + 2 * m * n)
+    if bk.name == "cuda":  # three blocks, the residuals in float32, and three panels
+        return 3 * m * block * itemsize + 4 * m * block + 3 * m * panel * itemsize
+    solving = {
+        "lanczos": 5 * m * n * itemsize + m * itemsize,  # and the start vector
+        "chebyshev": 2 * m * block * itemsize + 4 * m * block,
+    }
+    at_once = min(threads, math.ceil(n / bk.panel_width))
+    verifying = 2 * m * n * itemsize + at_once * 4 * m * panel * 8
+    return max(solving[solver], verifying) + 3 * block * block * itemsize
+
+
+@pytest.mark.parametrize("itemsize", [4, 8])
+@pytest.mark.parametrize("threads", [1, 3, 64])
+def test_the_memory_asked_for_is_that_of_all_arrays(bk, monkeypatch, threads, itemsize):
+    monkeypatch.setattr(memory, "n_threads", lambda: threads)
+    for m, n in [(5, 1), (50, 40), (700, 30), (700, 106), (700, 107), (90_000, 2000), (9000, 3)]:
+        of = {solver: asked_for(bk, m, n, solver, itemsize, threads) for solver in SOLVERS}
+        of["auto"] = min(of["chebyshev"], of["lanczos"])
+        for solver, expected in of.items():
+            assert needed_memory(bk, m, n, solver, itemsize) == expected
+            assert itemsize == 4 or needed_memory(bk, m, n, solver) == expected
+            monkeypatch.setattr(bk, "free_memory", lambda free=expected: free)
+            memory.require_memory(bk, m, n, solver, itemsize)
+            monkeypatch.setattr(bk, "free_memory", lambda free=expected - 1: free)
+            with pytest.raises(MemoryError, match=f"{n} eigenvectors of {m} rows need about"):
+                memory.require_memory(bk, m, n, solver, *([itemsize] if itemsize == 4 else []))
+
+
+def test_a_block_has_15_percent_of_vectors_to_spare_and_at_least_16():
+    spare = {1: 16, 106: 16, 107: 17, 120: 18, 200: 30, 1001: 151}
+    assert {n: memory.guard_size(n) for n in spare} == spare
 
 
 def test_long_products_are_taken_in_panels(monkeypatch):

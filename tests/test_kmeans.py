@@ -274,10 +274,29 @@ def test_of_many_rows_a_sample_is_searched(bk, monkeypatch):
 
     starting_centers = module.starting_centers
     monkeypatch.setattr(module, "starting_centers", spy)
-    monkeypatch.setattr(module, "SAMPLE_ROWS", 100)
-    for rows, k, more in [(401, 6, {}), (400, 6, {}), (401, 6, {"n_init": 1}), (401, 65, {})]:
-        run(bk, separated(2000)[0][-rows:], k, random_state=0, **more)
-    assert searched == [100, 400, 401, 401]
+    monkeypatch.setattr(module, "SAMPLE_ROWS", 10)
+    monkeypatch.setattr(module, "SAMPLE_CLUSTERS", 4)
+    for rows, k, n_init in [(41, 3, 2), (40, 3, 2), (41, 3, 1), (41, 5, 2), (41, 4, 2)]:
+        run(bk, NOISE[:rows], k, n_init=n_init, random_state=0)
+    assert searched == [10, 40, 41, 41, 10]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_a_sample_is_searched_as_all_rows_are_and_for_longer(bk, seed):
+    points = kmeans_points(bk, bk.asarray(NOISE - NOISE.mean(axis=0)))
+    seeds = {"seeds": [seed, seed + 9], "sample_seed": seed}
+    rngs = [np.random.RandomState(own) for own in seeds["seeds"]]
+    given = points, [5, 9], 4, rngs, np.random.RandomState(seed), 300
+    starts, sizes = module._kmeans_candidates(*given)
+    assert set(sizes.tolist()) == {5, 9}
+    assert sizes.tolist() == sorted(sizes)
+    for k, search in zip([5, 9], kmeans_batch(points.X, [5, 9], n_init=4, **seeds), strict=True):
+        own = bk.to_numpy(starts)[sizes == k, :k]
+        found = [nearest(bk.to_numpy(points.X), centers)[1].sum() for centers in own]
+        assert found[0] <= search.inertia * (1 + 1e-9)
+        assert 1 < len(found) <= 6
+        assert (np.diff(found) > 1e-4 * found[0]).all()
+        assert (search.inertia < min(search.inertias[:4])) or k == 5  # swaps were of use
 
 
 def test_after_a_sample_half_as_many_starts_come_from_all_rows(bk, monkeypatch):
@@ -556,9 +575,118 @@ def test_runs_that_beat_no_goal_leave_no_clustering(bk):
 
 def test_a_run_is_given_up_if_it_is_behind_by_more_than_its_last_gains():
     inertia, group = np.array([10.0, 16.0, 16.5, 3.0, 3.0]), np.array([0, 0, 0, 1, 1])
-    best, gain = np.array([np.inf, 2.0]), np.array([0.0, 2.0, 2.0, 0.1, 1.0])
+    best, gain = np.array([np.inf, 2.0]), np.array([-9.0, 2.0, 2.0, 0.1, 1.0])
     behind = rounds._are_runs_far_behind(inertia, group, best, 3.0, gain)
     assert behind.tolist() == [False, False, True, True, False]
+    assert not rounds._are_runs_far_behind(inertia, group, best, np.inf, gain).any()
+    best, gain = np.array([100.0]), np.ones(2)  # to be beaten by a hundred-thousandth of it
+    behind = rounds._are_runs_far_behind(np.array([103.0, 102.998]), group[:2], best, 3.0, gain)
+    assert behind.tolist() == [True, False]
+
+
+def test_inertias_of_runs_given_up_are_at_least_the_best():
+    inertias, group = np.array([5.0, 7.0, 1.5, 1.0, 4.0, 8.0]), np.array([0, 0, 1, 1, 2, 2])
+    best, goals = np.array([4.0, 2.0, 6.0]), np.array([np.inf, 2.5, 6.0])
+    found = rounds.final_inertias_of_runs(inertias, group, best, goals)
+    assert found == [[4, 7], [2, 2], [6, 8]]
+
+
+def lloyd_by_hand(X, centers, max_iter):
+    """Return labels, centres, inertia, iterations, and whether no label changed in the last."""
+    i, (labels, sq), converged = 1, nearest(X, centers), False
+    while i < max_iter and not converged:
+        centers = np.stack([X[labels == c].mean(axis=0) for c in range(len(centers))])
+        before, (labels, sq) = labels, nearest(X, centers)
+        i, converged = i + 1, (labels == before).all()
+    return labels, centers, sq.sum(), i, converged
+
+
+def test_every_run_of_a_batch_goes_as_far_as_its_limit(bk):
+    X, sizes, limits = (
+        NOISE - NOISE.mean(axis=0),
+        np.arange(2, 9),
+        np.array([1, 2, 3, 60, 4, 5, 90]),
+    )
+    init = starts(8, 7, X=X)
+    left = [[] for _ in sizes]
+    given = kmeans_points(bk, bk.asarray(X)), bk.asarray(init), sizes, limits
+    best, inertias = rounds.lloyd_runs(*given, give_up=np.inf, left=left)
+    assert best.sizes.tolist() == sizes.tolist()
+    for p, (k, limit) in enumerate(zip(sizes.tolist(), limits.tolist(), strict=True)):
+        labels, own, inertia, n_iter, converged = lloyd_by_hand(X, init[p, :k], limit)
+        np.testing.assert_array_equal(bk.to_numpy(best.labels[p]), labels)
+        np.testing.assert_allclose(bk.to_numpy(best.centers[p, :k]), own, atol=1e-12)
+        assert best.used[p].tolist() == [True] * k + [False] * (8 - k)
+        assert best.inertia[p] == pytest.approx(inertia, rel=1e-12)
+        assert (best.n_iter[p], best.converged[p]) == (n_iter, converged)
+        assert inertias[p] == [best.inertia[p]]
+        ((its, centers, run),) = left[p]
+        assert its == pytest.approx(inertia, rel=1e-12)
+        np.testing.assert_allclose(bk.to_numpy(centers[run, :k]), own, atol=1e-12)
+
+
+@pytest.mark.parametrize("converged", [True, False])
+def test_the_best_runs_are_computed_from_their_definitions(bk, converged):
+    points = kmeans_points(bk, bk.asarray([[0.0, 7], [1, 7], [10, 7]]))
+    given = bk.asarray([[[9.0, 7], [77, 7], [5, 7]]])
+    labels = bk.asarray([[0, 0, 2]], dtype=np.int32)
+    none, one = np.zeros((1, 0), dtype=bool), np.ones(1)
+    found = rounds.BestRuns(np.array([3]), labels, given, none, one, np.array([5]), one < 0)
+    found = found._replace(converged=np.array([converged]))
+    place = np.array([0])
+    found = rounds._settle_runs(points, found, place, place, 9, again=True)
+    # means, or the centre of a cluster without rows; or all as they are, and the rows as they lie
+    centers, labels, inertia = ([0.5, 77, 10], [0, 0, 2], 0.5)
+    if not converged:
+        centers, labels, inertia = ([9, 77, 5], [2, 2, 0], 25 + 16 + 1)
+    assert bk.to_numpy(found.centers)[0, :, 0].tolist() == centers
+    assert bk.to_numpy(found.labels).tolist() == [labels]
+    assert found.inertia.tolist() == [inertia]
+    assert found.used.tolist() == [[True, False, True]]
+    assert (found.n_iter.tolist(), found.converged.tolist()) == ([5], [converged])
+
+
+def refilled(X, labels, centers):
+    """Give clusters without rows, one after another, the rows that are farthest from theirs."""
+    labels, k = labels.copy(), len(centers)
+    sq = ((X - centers[labels]) ** 2).sum(axis=1)
+    empty = [c for c in range(k) if not (labels == c).any()]
+    for row in np.argsort(-sq, kind="stable"):
+        if not empty or sq[row] <= 1e-13 * (X[row] ** 2).sum():
+            break
+        donor, labels[row] = labels[row], empty.pop(0)
+        empty += [] if (labels == donor).any() else [donor]
+    own = [X[labels == c] for c in range(k)]
+    means = [rows.mean(axis=0) if len(rows) else centers[c] for c, rows in enumerate(own)]
+    return labels, np.stack(means)
+
+
+@pytest.mark.parametrize("margins", [False, True])
+@pytest.mark.parametrize("rows", [8, 40])
+def test_clusters_without_rows_are_given_the_farthest(bk, monkeypatch, rows, margins):
+    monkeypatch.setattr(lloyd, "MARGIN_ROWS", 0 if margins else 2**13)
+    X, sizes = NOISE[:rows] - NOISE[:rows].mean(axis=0), np.array([3, 4, 5, 7, 8])
+    centers = 40.0 + np.random.default_rng(5).normal(size=(5, 8, 3))
+    centers[:, 0] = X[0] + 0.1
+    centers[1:, 2] = X[2] - 0.2
+    centers[4, 7] = X[1] + 30  # of one row at most
+    if rows == 8:  # most of them on a centre: clusters stay empty
+        X[4:] = centers[:, 0] = X[3]
+    points, runs = kmeans_points(bk, bk.asarray(X)), np.array([0, 2, 3, 4])
+    now = rounds._AssignmentOfRuns(*bk.assign(*points[1:4], bk.asarray(centers), sizes, None))
+    before = bk.to_numpy(now.labels).copy(), bk.to_numpy(now.means).copy()
+    rounds._refill_empty_clusters_of_runs(points, now, bk.asarray(centers), runs, sizes[runs])
+    labels, means, counts, sums = map(bk.to_numpy, (now.labels, now.means, now.counts, now.sums))
+    np.testing.assert_array_equal(labels[1], before[0][1])
+    np.testing.assert_array_equal(means[1], before[1][1])
+    for r in runs.tolist():
+        k = sizes[r]
+        expected, own = refilled(X, nearest(X, centers[r, :k])[0], centers[r, :k])
+        np.testing.assert_array_equal(labels[r], expected)
+        np.testing.assert_allclose(means[r, :k], own, rtol=1e-12, atol=1e-12)
+        assert counts[r].tolist() == np.bincount(expected, minlength=8).tolist()
+        totals = [X[expected == c].sum(axis=0) for c in range(k)]
+        np.testing.assert_allclose(sums[r, :k], totals, atol=1e-12)
 
 
 def test_max_iter_warns_and_leaves_consistent_labels(bk):
@@ -601,7 +729,27 @@ def test_arguments_out_of_range_are_named(bk, settings, message):
         kmeans(bk.asarray(SQUARE), **settings)
 
 
-@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
+@pytest.mark.parametrize("kind", ["near", "tiny", "flat"])
+def test_rows_are_moved_near_the_origin_and_none_is_rounded_to_nothing(bk, kind):
+    X = np.random.default_rng(0).integers(0, 97, size=(50, 3)) * np.array([1.0, 0.25, 0.0])
+    X += {"near": [1e9, 7e4, -6.0], "tiny": 0.0, "flat": [0.0, 3.0, 9.25]}[kind]
+    X *= {"near": 1, "tiny": 2.0**-400, "flat": 1}[kind]
+    init = X[None, :2] + 1.0
+    given = bk.asarray(X), bk.asarray(init)
+    found, start, shift, unit = module._centred_for_kmeans(bk, *given)
+    found, start, shift = bk.to_numpy(found), bk.to_numpy(start), bk.to_numpy(shift)
+    np.testing.assert_array_equal(found * unit + shift, X)  # to the bit
+    np.testing.assert_allclose(start * unit + shift, init, rtol=1e-12)
+    spread = np.ptp(X, axis=0)
+    near = np.where(spread > 0, spread, 1) / unit
+    assert (abs(found.mean(axis=0)) <= near / 2).all()
+    if kind == "tiny":
+        assert 0.5 <= np.ptp(found, axis=0).max() < 1
+        return
+    assert unit == 1
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e200, 1e150])
 def test_rows_that_are_not_finite_are_refused(bk, value):
     X = SQUARE.copy()
     X[3, 1] = value

@@ -1,11 +1,13 @@
 """The small errors that `mutants.py` makes are those it promises, one at a time."""
 
 import ast
+import collections
 import gc
 import importlib
 import sys
 from pathlib import Path
 
+import mutants
 import pytest
 from mutants import ROOT, all_mutants
 from mutations import EXACT, mutants_of, names_of, swap
@@ -110,6 +112,19 @@ def test_a_loaded_function_gets_the_changed_code_and_a_loaded_constant_does_not(
     assert after(no) == (True, [2, 8], [-1, True])
     del sys.modules["of_mutants"]
     assert swap(constant, source)  # as it will be read when it is loaded
+
+
+def test_what_runs_on_import_is_tested_by_all_that_reach_its_file():
+    (mutant,) = mutants_of("f.py", b"x = 1")
+    seconds = {"a::1": 0.3, "a::2": 0.1, "a::3": 0.2, "b::1": 0.1, "c::1": 0.1}
+    reaching = collections.defaultdict(set)
+    reaching |= {("f.py", 2): {"b::1", "a::1"}, ("g.py", 1): {"c::1"}, ("f.py", 1): {"a::3"}}
+    assert list(mutants.tests_for(mutant, seconds, reaching, 9)) == ["a::3", "a::2", "a::1"]
+    assert list(mutants.tests_for(mutant, seconds, reaching, 0.35)) == ["a::3", "a::2"]
+    reaching["f.py", 1] = {"", "a::3"}  # one test imports it anew
+    assert list(mutants.tests_for(mutant, seconds, reaching, 9)) == ["a::3", "b::1", "a::1", "a::2"]
+    reaching["f.py", 1] = {""}
+    assert list(mutants.tests_for(mutant, seconds, reaching, 9)) == ["b::1", "a::1", "a::2", "a::3"]
 
 
 @pytest.mark.parametrize(

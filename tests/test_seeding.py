@@ -8,7 +8,12 @@ import pytest
 from specialk_gpu.backend import cpu
 from specialk_gpu.lloyd import seeding
 from specialk_gpu.lloyd.points import kmeans_points
-from specialk_gpu.lloyd.seeding import distinct_starts, starting_centers, starts_from_groups
+from specialk_gpu.lloyd.seeding import (
+    distinct_starts,
+    joined_starts,
+    starting_centers,
+    starts_from_groups,
+)
 
 NOISE = np.random.default_rng(1).normal(size=(300, 4))
 
@@ -55,6 +60,28 @@ def test_groups_stand_for_all_rows(bk, n_rows):
     np.testing.assert_allclose(weights @ groups / n_rows, X.mean(axis=0), atol=1e-14)
 
 
+def test_groups_that_have_lost_their_rows_are_left_out(bk):
+    X = np.random.default_rng(1).normal(size=(102, 1)) ** 3
+    X -= X.mean(axis=0)
+    found = seeding._seeding_groups(kmeans_points(bk, bk.asarray(X)), np.random.RandomState(1))
+    assert len(found.X) == len(found.weights) < 48
+    assert found.weights.min() >= 1
+    assert found.weights.sum() == 102
+    np.testing.assert_allclose(found.weights @ found.X, [0], atol=1e-12)
+
+
+def test_groups_of_one_row_can_be_centres_themselves():
+    X, rng = np.array([[0.0, 1], [4, 9], [8, 8], [60, 3]]), np.random.RandomState(0)
+    for weights in (np.ones(4), np.array([1.0, 7, 1, 2])):
+        groups = kmeans_points(cpu, X, weights)
+        centers, sizes = starts_from_groups(groups, [3, 4], 60, 1, [rng, rng])
+        assert sizes.tolist() == [3, 4]
+        assert inertia_of(X, weights, centers[1]) == pytest.approx(0, abs=1e-12)
+        best = optimum(X, weights, 3)
+        assert inertia_of(X, weights, centers[0, :3]) == pytest.approx(best, abs=1e-12)
+        assert not centers[0, 3].any()
+
+
 @pytest.mark.parametrize("rounding", [0, 1e-9])
 def test_copies_of_one_row_are_one_group(bk, rounding):
     X = np.repeat([[0.0, 1.0], [5.0, 5.0]], [90, 10], axis=0)
@@ -89,6 +116,113 @@ def test_one_start_alone_is_from_rows(bk):
     assert set(map(tuple, bk.to_numpy(starts)[0])) <= set(map(tuple, NOISE))
 
 
+def sq_to(X, rows):
+    return ((X[rows][:, None] - X) ** 2).sum(axis=2)
+
+
+def first_reached(weights, draw):
+    """Return the first row at which the running sum reaches this share of the total."""
+    return int(np.argmax(np.cumsum(weights) >= draw * weights.sum()))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_centre_is_the_best_of_rows_drawn_by_squared_distance(bk, weighted):
+    rng, X = np.random.default_rng(0), NOISE[:30]
+    weights = rng.integers(1, 9, size=30).astype(float) if weighted else np.ones(30)
+    given = bk.asarray(weights) if weighted else None
+    nearest, draws = sq_to(X, rng.integers(30, size=8)), rng.random((8, 4))
+    points = kmeans_points(bk, bk.asarray(X), given)
+    rows, left = seeding._draw_starting_centers(points, bk.asarray(nearest), bk.asarray(draws))
+    for own, us, row, sq in zip(nearest, draws, bk.to_numpy(rows), bk.to_numpy(left), strict=True):
+        drawn = [first_reached(own * weights, u) for u in us]
+        sums = [(np.minimum(own, to_row) * weights).sum() for to_row in sq_to(X, drawn)]
+        assert row == drawn[int(np.argmin(sums))]
+        np.testing.assert_allclose(sq, np.minimum(own, sq_to(X, [row])[0]), atol=1e-12)
+        assert sq[row] == 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_run_of_every_size_draws_by_numbers_of_its_own(bk, weighted):
+    ks, n_init, X = [1, 2, 4, 8, 21], 3, NOISE[:40]
+    weights = np.random.default_rng(0).integers(1, 9, size=40).astype(float)
+    points = kmeans_points(bk, bk.asarray(X), bk.asarray(weights) if weighted else None)
+    rngs = [np.random.RandomState(k) for k in ks]
+    found = bk.to_numpy(seeding._kmeans_plus_plus_batch(points, ks, n_init, rngs))
+    assert found.shape == (15, 21)
+    for i, k in enumerate(ks):
+        rng = np.random.RandomState(k)
+        firsts = rng.random_sample(n_init) if weighted else rng.randint(40, size=n_init)
+        draws = rng.random_sample((k - 1, n_init, 2 + int(np.log(k))))
+        for r, first in enumerate(firsts):
+            rows = [first_reached(weights, first)] if weighted else [first]
+            for c in range(k - 1):
+                sq = sq_to(X, rows).min(axis=0)
+                own = weights if weighted else np.ones(40)
+                drawn = [first_reached(own * sq, u) for u in draws[c, r]]
+                left = [(own * np.minimum(sq, to_row)).sum() for to_row in sq_to(X, drawn)]
+                rows.append(drawn[int(np.argmin(left))])
+            assert found[i * n_init + r].tolist() == rows + [0] * (21 - k)
+
+
+@pytest.mark.parametrize("n_init", [2, 3, 7])
+@pytest.mark.parametrize("greedy", [False, True])
+def test_the_most_promising_swaps_are_taken(bk, greedy, n_init):
+    """Each from its definition: all centres but one, and a row drawn by what is left."""
+    X, sizes = NOISE[:40], np.array([2, 3, 6])
+    centers = np.random.default_rng(1).normal(size=(3, 6, 4))
+    points, rngs = kmeans_points(bk, bk.asarray(X)), [np.random.RandomState(k) for k in sizes]
+    given = points, bk.asarray(centers), sizes, [greedy] * 3, n_init, rngs
+    swapped, owner = seeding.swap_starting_centers(*given)
+    swapped, owner, taken = bk.to_numpy(swapped), np.asarray(owner), 0
+    for p, k in enumerate(sizes.tolist()):
+        rng = np.random.RandomState(k)
+        removed = rng.permutation(k)[:n_init]
+        draws = rng.random_sample((n_init, 1))[:, 0]
+        sq = ((X[:, None] - centers[p, :k]) ** 2).sum(axis=2)
+        without = {slot: np.delete(sq, slot, axis=1).min(axis=1) for slot in removed}
+        after = [removed[i % len(removed)] for i in range(n_init)]
+        rows = [first_reached(without[slot], u) for slot, u in zip(after, draws, strict=True)]
+        pairs = [(slot, row) for slot in removed for row in rows] if greedy else None
+        pairs = pairs or list(zip(after, rows, strict=True))
+        left = [np.minimum(without[slot], sq_to(X, [row])[0]).sum() for slot, row in pairs]
+        for i in np.argsort(left, kind="stable")[: -(-n_init // 3)]:
+            expected = centers[p].copy()
+            expected[pairs[i][0]] = X[pairs[i][1]]
+            np.testing.assert_array_equal(swapped[taken, :k], expected[:k])
+            assert owner[taken] == p
+            taken += 1
+    assert taken == len(swapped) == len(owner)
+
+
+def test_sets_of_centres_are_joined_by_their_sizes(bk):
+    parts = [
+        (bk.asarray(np.full((2, 1, 2), 1.0)), np.array([1, 1])),
+        (bk.asarray(np.full((2, 4, 2), 2.0)), np.array([1, 4])),
+        (np.full((1, 2, 2), 3.0), np.array([2])),  # on the host
+    ]
+    centers, sizes = joined_starts(bk, parts)
+    assert sizes.tolist() == [1, 1, 1, 2, 4]
+    found = bk.to_numpy(centers)[:, :, 0].tolist()
+    assert found == [[1, 0, 0, 0], [1, 0, 0, 0], [2, 2, 2, 2], [3, 3, 0, 0], [2, 2, 2, 2]]
+
+
+def test_groups_are_made_where_they_are_used_alone(bk, monkeypatch):
+    points, made, groups = kmeans_points(bk, bk.asarray(NOISE)), [], seeding._seeding_groups
+    monkeypatch.setattr(seeding, "_seeding_groups", lambda *g: made.append(groups(*g)) or made[-1])
+    for ks, n_init, used in [
+        ([1], 3, False),
+        ([1, 2], 1, False),
+        ([1, 2], 2, True),
+        ([12, 99], 2, True),
+        ([13, 14], 2, False),
+    ]:
+        made.clear()
+        rngs = [np.random.RandomState(k) for k in ks]
+        starting_centers(points, ks, n_init, rngs, np.random.RandomState(0))
+        assert bool(made) == used
+
+
 def test_inertias_that_are_alike_count_once():
+    assert distinct_starts(np.array([1.0, 1.00009, 1.00011, 1.0003]), 9) == [0, 2, 3]
     assert distinct_starts(np.array([3.0, 1.0, 1.00001, 2.0, 1.0, 5.0]), 3) == [1, 3, 0]
     assert distinct_starts(np.zeros(4), 3) == [0]

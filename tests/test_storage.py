@@ -21,8 +21,19 @@ from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from specialk_gpu import SpecialK, knn_graph
-from specialk_gpu._schema import _check_schema_labels, _check_schema_values, check_schema
+from specialk_gpu._schema import (
+    _check_schema_labels,
+    _check_schema_path,
+    _check_schema_tree,
+    _check_schema_values,
+    _is_schema_name,
+    check_schema,
+)
 from specialk_gpu._storage import FORMAT, LONGEST, PARTS, _stored_text_in_one_line
+from specialk_gpu.tables.choice import Choice
+from specialk_gpu.tables.frames import table_of_rows
+from specialk_gpu.tables.preparation import Preparation
+from specialk_gpu.tables.table import no_text
 
 BLOBS, _ = make_blobs(200, centers=[(0, 0, 0), (9, 0, 0), (0, 9, 9)], random_state=0)
 
@@ -400,6 +411,224 @@ def test_a_path_may_end_with_each_row_alone():
         _check_schema_labels([{"k": 2}, {"k": 3}], labels)
 
 
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    """Return the arrays and the JSON text of models with each kind of content, by name."""
+    path, found = tmp_path_factory.mktemp("kinds") / "m.npz", {}
+    for name, (_, model) in damaged_models.fitted().items():
+        model.save(path)
+        found[name] = damaged_models.parts_of(path)
+    return found
+
+
+def with_state(content, **changes):
+    """Return the JSON text with some of its state changed, or left out where None is given."""
+    state = {name: told for name, told in (content["state"] | changes).items() if told is not None}
+    return content | {"state": state}
+
+
+def test_models_of_each_kind_fit_the_schema(kinds):
+    for arrays, content in kinds.values():
+        check_schema(arrays, content)
+
+
+NUMBERS = [0, 1, 0.5, 1e300]
+NO_NUMBERS = [-1, -1e-300, 1.1e300, 10**400, float("nan"), True, "1", [1]]
+NO_COUNTS = [0, -1, 1.0, True, None, "1", 61]
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("n_clusters_", [3], NO_COUNTS),
+        ("n_features_in_", [3], NO_COUNTS),
+        ("n_graph_components_", [1, 2, 60], NO_COUNTS),
+        ("limit_reached_", [True, False], [0, 1, None, "true"]),
+        ("radius_", [None, *NUMBERS], NO_NUMBERS),
+        ("eigen_solver_", ["dense", "lanczos", "chebyshev"], ["auto", "", None, ["dense"]]),
+        ("backend_", ["numpy", "cuda"], ["auto", "", None]),
+        ("timings_", [{}, *({"graph": x, "y" * 1000: 0} for x in NUMBERS)], [[], None, "graph"]),
+        ("timings_", [], [{"graph": x, "kmeans": 1} for x in [*NO_NUMBERS, None]]),
+        ("timings_", [], [{"graph": 1, name: 1} for name in ("a\n", "y" * 1001)]),
+        ("_settings", [], [[], None, "cut"]),
+    ],
+)
+def test_a_value_is_one_of_those_that_its_name_allows(kinds, name, taken, refused):
+    arrays, content = kinds["cut"]
+    for value in taken:
+        check_schema(arrays, with_state(content, **{name: {"value": value}}))
+    for value in refused:
+        with pytest.raises(ValueError, match=f"^{name} must be"):
+            check_schema(arrays, with_state(content, **{name: {"value": value}}))
+    told = content["state"][name]
+    for wrong in ({}, told | {"more": 1}, {"more": 1}):
+        with pytest.raises(ValueError, match=f"^{name} must have a value"):
+            check_schema(arrays, with_state(content, **{name: wrong}))
+    with pytest.raises(ValueError, match=f"^it does not hold {name}$"):
+        check_schema(arrays, with_state(content, **{name: None}))
+
+
+def check_steps(*steps, criterion="cut", **more):
+    path = {"steps": [STEP | step for step in steps], "criterion": criterion} | more
+    _check_schema_path(path, "cut")
+
+
+def test_steps_of_a_path_are_of_the_right_types_and_rise():
+    for pair in (None, [0, 1], [1, 2], [0, 2]):
+        check_steps({"k": 3, "pair": pair})
+    for pair in ([1, 0], [1, 1], [0, 3], [-1, 1], [0], [0, 1, 2], [0, 1.0], [True, 2], {}, "01", 0):
+        with pytest.raises(ValueError, match="a pair must be two of 3 labels, got"):
+            check_steps({"k": 3, "pair": pair})
+    check_steps({"k": 1, "pair": None})
+    for k in (0, -1, 1.0, True, "1", None):
+        with pytest.raises(ValueError, match="k must be a positive integer on the path, got"):
+            check_steps({"k": k, "pair": None})
+    check_steps({"k": 3}, {"k": 4}, {"k": 5})
+    for ks in ((3, 5), (3, 3), (3, 2), (3, 4, 4)):
+        with pytest.raises(ValueError, match="k must rise by one along the path"):
+            check_steps(*({"k": k} for k in ks))
+    for reason in ("", "x" * 1000):
+        check_steps({"reason": reason})
+    for reason in ("x" * 1001, "a\nb", "\x1b", None, 3):
+        with pytest.raises(ValueError, match="a reason on the path must be plain text"):
+            check_steps({"reason": reason})
+    for accepted in (0, 1, None, "no"):
+        with pytest.raises(ValueError, match="accepted must be true or false on the path"):
+            check_steps({"accepted": accepted})
+
+
+def test_a_path_has_steps_and_the_criterion_of_the_fit():
+    with pytest.raises(ValueError, match=r"path_\.criterion must be that of the fit"):
+        check_steps({}, criterion="zz_top")
+    with pytest.raises(ValueError, match="a step must have"):
+        check_steps({"more": 1})
+    with pytest.raises(ValueError, match="path_ must have steps and a criterion"):
+        check_steps({}, more=1)
+    with pytest.raises(ValueError, match="path_ must have a list of steps"):
+        _check_schema_path({"steps": {}, "criterion": "cut"}, "cut")
+    for step in ([], {name: STEP[name] for name in STEP if name != "pair"}):
+        with pytest.raises(ValueError, match="a step must have"):
+            _check_schema_path({"steps": [step], "criterion": "cut"}, "cut")
+
+
+EITHER = {"_fit_X": "f4 f8"} | {f"affinity_matrix_.{name}": "i4 i8" for name in PARTS[1:]}
+
+
+@pytest.mark.parametrize("kind", ["cut", "zz_top", "duplicates", "graph"])
+def test_every_array_is_needed_with_its_type_and_its_shape(kinds, kind):
+    arrays, content = kinds[kind]
+    for name, array in arrays.items():
+        rest = {other: own for other, own in arrays.items() if other != name}
+        if name != "feature_names_in_":
+            with pytest.raises(ValueError, match=f"^it (does not hold|lacks) {name}$"):
+                check_schema(rest, content)
+        for changed in (array[None], array[..., None]):
+            with pytest.raises(ValueError, match=f"^{name} must have shape "):
+                check_schema(arrays | {name: changed}, content)
+        for axis in range(array.ndim):
+            shorter = np.delete(array, 0, axis)
+            if (name, axis) == ("embedding_", 1):  # nothing else has its columns
+                check_schema(arrays | {name: shorter}, content)
+                shorter = array[:, :0]
+            with pytest.raises(ValueError, match="elsewhere|columns|by the arrays|below k|damaged"):
+                check_schema(arrays | {name: shorter}, content)
+        own = EITHER.get(name, array.dtype.str[1:]).split()
+        for dtype in ("f2", "f4", "f8", "i2", "i4", "i8", "u4", "u8", "?", "c16", "U1", "S1"):
+            if dtype in own and array.dtype.kind != "U":
+                check_schema(arrays | {name: array.astype(dtype)}, content)
+            elif dtype[0] != "U" and array.dtype.kind != "U":
+                with pytest.raises(ValueError, match=f"^{name} must be of "):
+                    check_schema(arrays | {name: np.zeros(array.shape, dtype)}, content)
+
+
+def test_what_the_settings_ask_for_is_there_and_nothing_else(kinds):
+    no_tree = {"_tree": {"value": None}}
+    tree = {name: x for name, x in kinds["cut"][0].items() if name.startswith("_tree.")}
+    null, fit_X = {"value": None}, np.zeros((60, 3))
+
+    def refused(kind, message, state, more=(), without=()):
+        arrays, content = kinds[kind]
+        arrays = {n: x for n, x in (arrays | dict(more)).items() if not n.startswith(without)}
+        with pytest.raises(ValueError, match=message):
+            check_schema(arrays, with_state(content, **state))
+
+    refused("cut", "^it lacks _tree.leaf$", no_tree, without=("_tree.",))
+    refused("zz_top", "^it has _tree.leaf$", {"_tree": {"tree": True}}, tree)
+    refused("cut", "^_tree.leaf must be an array or null, not both", no_tree)
+    refused("zz_top", "^_tree.leaf must be an array or null", {"_tree": {"tree": True}})
+    for wrong in ({"tree": False}, {"value": 0}, {}):
+        refused("cut", "^_tree must be a tree or null", {"_tree": wrong})
+    refused("cut", "^it lacks _fit_X$", {"_fit_X": null}, without=("_fit_X", "feature_names"))
+    refused("cut", "^it lacks _spacing$", {"_spacing": null}, without=("_spacing",))
+    refused("graph", "^it has _fit_X$", {"_fit_X": None}, {"_fit_X": fit_X})
+    refused("graph", "^it has _spacing$", {"_spacing": None}, {"_spacing": fit_X[:, 0]})
+    refused("duplicates", "^it lacks _distinct$", {"_distinct": null}, without=("_distinct",))
+    for name in ("_fit_X", "_spacing", "_distinct"):
+        refused("graph", f"^{name} must be an array or null, not both", {name: None})
+        refused("graph", f"^{name} must be an array$", {name: {"value": 0}})
+    names = np.array(["a", "b", "c"])
+    refused("graph", "^feature_names_in_ must name each column", {}, {"feature_names_in_": names})
+    check_schema(
+        kinds["cut"][0] | {"_distinct": np.arange(60)},
+        with_state(kinds["cut"][1], _distinct=None),
+    )
+
+
+def test_labels_below_zero_are_those_of_noise(kinds):
+    arrays, content = kinds["cut"]
+    arrays = arrays | {"labels_": setting(7, -1)(arrays["labels_"])}
+    settings = content["state"]["_settings"]["value"]
+    for noise, fits in ((0.05, True), (True, True), (None, False), (False, False)):
+        changed = with_state(content, _settings={"value": settings | {"noise": noise}})
+        if fits:
+            check_schema(arrays, changed)
+            continue
+        with pytest.raises(ValueError, match="labels_ must not be negative without noise"):
+            check_schema(arrays, changed)
+
+
+def test_a_preparation_gives_the_columns_of_the_fit(kinds):
+    arrays, content = kinds["prepared"]
+    two = table_of_rows(pd.DataFrame(BLOBS[:, :2], columns=["a", "b"]), no_text)
+    fewer = Preparation.fit(two, Choice())[0].to_json()
+    with pytest.raises(ValueError, match="^preparation_ gives 2 columns, the fit has 3"):
+        check_schema(arrays, with_state(content, preparation_={"value": fewer}))
+    for wrong in ([], None, "none"):
+        with pytest.raises(ValueError, match="^preparation_ must be an object"):
+            check_schema(arrays, with_state(content, preparation_={"value": wrong}))
+
+
+def test_the_rule_of_the_paper_has_an_inertia_for_every_k(kinds):
+    arrays, content = kinds["zz_top"]
+    inertia = setting(1, np.nan)(arrays["path_.inertia"])
+    with pytest.raises(ValueError, match=r"^path_\.inertia must be numbers"):
+        check_schema(arrays | {"path_.inertia": inertia}, content)
+
+
+def test_a_union_is_made_of_leaves_and_of_unions_before_it():
+    sizes = {"K": 3, "m": 6}
+    arrays = {"_tree.sizes": np.array([1, 2, 3])}
+    for children in ([[0, 1], [2, 3]], [[1, 2], [3, 0]], [[2, 0], [1, 3]]):
+        _check_schema_tree(arrays | {"_tree.children": np.array(children)}, sizes)
+    for children in ([[0, 3], [2, 1]], [[0, 1], [2, 4]]):
+        with pytest.raises(ValueError, match=r"^_tree\.children must be leaves, or unions made"):
+            _check_schema_tree(arrays | {"_tree.children": np.array(children)}, sizes)
+    for children in ([[0, 1], [2, 0]], [[0, 0], [2, 3]]):
+        with pytest.raises(ValueError, match=r"^_tree\.children must have each node once"):
+            _check_schema_tree(arrays | {"_tree.children": np.array(children)}, sizes)
+    with pytest.raises(ValueError, match=r"^_tree\.sizes must add up to 7, got 6"):
+        _check_schema_tree(
+            arrays | {"_tree.children": np.array([[0, 1], [2, 3]])}, sizes | {"m": 7}
+        )
+
+
+def test_names_of_columns_may_have_tabs_and_line_breaks_alone():
+    for name in ("", "a\tb\r\n", "\u00a0", "\u200b"):
+        assert _is_schema_name(name)
+    for name in ("\x00", "a\x1b", "\x7f", "\x85", "\ud800", "a\vb"):
+        assert not _is_schema_name(name)
+
+
 def test_leaves_have_one_row_or_more(saved):
     arrays, content = saved
     sizes = arrays["_tree.sizes"]
@@ -480,10 +709,20 @@ def test_a_directory_that_promises_more_than_the_file_has_is_refused(tmp_path, s
             archive.writestr(f"{name}.npy", content if name == "embedding_" else npy(array))
         (one,) = (one for one in archive.filelist if one.filename == "embedding_.npy")
         one.file_size = one.compress_size = len(content) + 8 * 10**12
+    size = path.stat().st_size
     with pytest.raises(
-        ValueError, match=r"must not be larger than the file \(\d+ bytes\), got 80000"
+        ValueError, match=rf"must not be larger than the file \({size} bytes\), got 80000"
     ):
         SpecialK.load(path)
+
+
+def test_a_file_holds_up_to_a_hundred_arrays(tmp_path, saved):
+    path, (arrays, content) = tmp_path / "m.npz", saved
+    for count, message in ((99, "which no model has"), (100, "it must hold up to 100 arrays")):
+        more = {f"x{i}": np.zeros(1) for i in range(count - len(arrays))}
+        path.write_bytes(damaged_models.written(arrays | more, content))  # and the JSON text
+        with pytest.raises(ValueError, match=message):
+            SpecialK.load(path)
 
 
 def shape_of(shape, descr="'<f8'"):
@@ -570,7 +809,7 @@ def test_files_that_hold_no_model_are_refused(tmp_path):
     with pytest.raises(FileNotFoundError):
         SpecialK.load(path)
     path.write_text("k = 3")
-    with pytest.raises(ValueError, match="m.npz is not a model that was saved, or is damaged"):
+    with pytest.raises(ValueError, match=r"m.npz is not a model .* it is not an \.npz file$"):
         SpecialK.load(path)
     np.savez(path, X=BLOBS)
     with pytest.raises(ValueError, match="m.npz is not a model .* it does not hold content"):

@@ -3,6 +3,7 @@
 import importlib
 import math
 import pickle
+import time
 import warnings
 
 import numpy as np
@@ -11,9 +12,20 @@ from oracles import readonly
 from sklearn.cluster import AgglomerativeClustering
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu import LimitWarning, PowerWarning, attainable_log_p, decide, kmeans, sweep, zz_top
-from specialk_gpu._result import Candidate, SelectionPath
+from specialk_gpu import (
+    LimitWarning,
+    PowerWarning,
+    TimeLimitWarning,
+    attainable_log_p,
+    decide,
+    kmeans,
+    sweep,
+    zz_top,
+)
+from specialk_gpu._result import TIME_IS_UP, Candidate, SelectionPath
+from specialk_gpu._time_limit import OutOfTime, TimeLimit
 from specialk_gpu.lloyd.kmeans import kmeans_batch
+from specialk_gpu.selection.sweep import _sweep_until_time_is_up, labels_by_size
 
 # The p columns of [HD19, Tables 2 to 5] for k = 2, 3, ..., and the k of its Table 1.
 PAPER = {
@@ -329,12 +341,27 @@ def test_the_seed_of_a_k_is_its_own(bk):
 
 
 def test_clusters_are_numbered_by_size_and_then_by_first_row(bk):
-    module = importlib.import_module("specialk_gpu.selection.sweep")
     labels = np.array([2, 0, 1, 1, 0, 3, 3, 3, 2], dtype=np.int32)
-    found = module.labels_by_size(bk.xp, bk.asarray(labels), 4)
+    found = labels_by_size(bk.xp, bk.asarray(labels), 4)
     assert isinstance(found, bk.xp.ndarray)
     assert found.dtype == np.int32
     assert bk.to_numpy(found).tolist() == [1, 2, 3, 3, 2, 0, 0, 0, 1]
+
+
+def by_size(labels):
+    """Number the clusters by falling size and first row, one after the other."""
+    clusters = sorted(set(labels), key=lambda c: (-labels.count(c), labels.index(c)))
+    return [clusters.index(c) for c in labels]
+
+
+@pytest.mark.parametrize("m", [1, 2, 5, 9])
+@pytest.mark.parametrize("k", [1, 2, 3, 6])
+def test_each_of_several_clusterings_is_numbered_for_itself(bk, k, m):
+    given = np.random.default_rng(k).integers(k, size=(60, m))
+    given[:3, -1] = k - 1
+    found = labels_by_size(bk.xp, bk.asarray(given, dtype=np.int32), k)
+    assert found.dtype == np.int32
+    assert bk.to_numpy(found).tolist() == [by_size(own) for own in given.tolist()]
 
 
 # -- C30: limits ----------------------------------------------------------------------------------
@@ -441,6 +468,41 @@ def test_warning_ends_where_perfectly_separated_thirds_are_accepted():
     assert len(set(accepted)) == 2
 
 
+# -- time -----------------------------------------------------------------------------------------
+
+
+def test_stages_take_parts_of_the_time_that_passes():
+    began = time.perf_counter()
+    timings = run_on_host(blobs(3)[0]).timings
+    assert min(timings.values()) > 0
+    assert sum(timings.values()) < time.perf_counter() - began
+
+
+@pytest.mark.parametrize("n_tried", [1, 2, 5])
+def test_the_last_k_before_the_end_of_the_time_says_so(n_tried):
+    step, steps = run_on_host(blobs(1)[0], n_clusters=1).path[0], []
+
+    def tries():
+        for k in range(1, n_tried + 1):
+            steps.append(step._replace(k=k, reason=f"number {k}"))
+            yield k
+        raise OutOfTime(TimeLimit(1))
+
+    with pytest.warns(TimeLimitWarning, match=f"No k above {n_tried} was tested"):
+        assert list(_sweep_until_time_is_up(tries(), steps)) == list(range(1, n_tried + 1))
+    expected = [f"number {k}" for k in range(1, n_tried)] + [f"number {n_tried}{TIME_IS_UP}"]
+    assert [step.reason for step in steps] == expected
+
+
+def test_time_that_ends_before_anything_is_known_is_an_error():
+    def tries():
+        raise OutOfTime(TimeLimit(1))
+        yield
+
+    with pytest.raises(OutOfTime):
+        list(_sweep_until_time_is_up(tries(), []))
+
+
 # -- words ----------------------------------------------------------------------------------------
 
 
@@ -453,6 +515,33 @@ def test_every_step_says_why(bk):
     assert rejected.reason.startswith("rejected: the bound of this pair is above alpha")
     first = run(bk, D, min_clusters=2).path[0]
     assert first.reason == "accepted: fixed by min_clusters"
+
+
+def test_every_k_is_logged_with_its_bound(caplog):
+    with caplog.at_level("INFO", logger="specialk_gpu"):
+        path = run_on_host(blobs(3)[0], min_clusters=2).path
+    expected = [
+        f"k = {s.k}: log10 p = {s.log_p * math.log10(math.e):.2f}, {s.reason}" for s in path
+    ]
+    assert caplog.messages == expected
+
+
+def test_what_is_not_given_is_as_documented():
+    D = np.abs(np.random.default_rng(0).normal(size=(54, 56)))
+    documented = {"alpha": 0.01, "min_clusters": 1, "stopping": "first", "n_kmeans_components": 50}
+    documented |= {"n_init": 10, "n_clusters": None, "n_pairs": None, "full_path": False}
+    for more in ({}, {"full_path": True}):
+        settings = {"random_state": 0, "max_clusters": 2} | more
+        found, expected = sweep(D, **settings), sweep(D, **documented | settings)
+        assert [step[:2] for step in found.path] == [step[:2] for step in expected.path]
+        inertias = [[step.inertia for step in one.path] for one in (found, expected)]
+        assert inertias[0] == inertias[1]
+    assert decide([2, 3], np.log([0.0099, 0.0101])) == 2
+
+
+def test_fifty_clusters_are_the_limit_if_none_is_given():
+    D = np.abs(np.random.default_rng(0).normal(size=(54, 56)))
+    assert len(sweep(D, full_path=True, n_init=1, random_state=0).path) == 50
 
 
 def test_path_becomes_a_frame_and_a_table():

@@ -1,5 +1,6 @@
 """Files are written whole or not at all."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -77,6 +78,46 @@ def test_a_folder_that_does_not_exist_is_told_of_by_the_name_of_the_target(tmp_p
     assert str(caught.value).endswith(f": {str(tmp_path / 'no' / 'x.txt')!r}")
 
 
+def test_what_cannot_be_replaced_is_told_of_by_its_own_error(tmp_path, monkeypatch):
+    path = tmp_path / "x.txt"
+    path.write_text("old")
+    monkeypatch.setattr(_writing.os, "access", lambda asked, mode: mode != os.W_OK or asked != path)
+    for place, kind, number in (
+        (tmp_path, IsADirectoryError, errno.EISDIR),
+        (path, PermissionError, errno.EACCES),
+    ):
+        with pytest.raises(kind) as caught:
+            write_text(place, "new")
+        assert (caught.value.errno, caught.value.filename) == (number, str(place))
+        assert str(caught.value) == f"[Errno {number}] {os.strerror(number)}: {str(place)!r}"
+    assert path.read_text() == "old"
+    assert names(tmp_path) == ["x.txt"]
+
+
+def test_a_folder_that_may_not_be_written_is_told_of_by_its_own_error(tmp_path, monkeypatch):
+    def refuse(path, *_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(_writing.os, "open", refuse)
+    with pytest.raises(PermissionError) as caught:
+        write_text(tmp_path / "x.txt", "new")
+    assert caught.value.filename == str(tmp_path / "x.txt")
+    assert names(tmp_path) == []
+
+
+def test_an_error_about_another_folder_keeps_its_name(tmp_path):
+    other = tmp_path / "other" / "y.txt"
+
+    def fill():
+        with writing_whole(tmp_path / "x.txt"):
+            other.read_text()
+
+    with pytest.raises(FileNotFoundError) as caught:
+        fill()
+    assert caught.value.filename == str(other)
+    assert names(tmp_path) == []
+
+
 @POSIX
 def test_the_content_is_on_the_disk_before_it_gets_its_name_and_then_the_name(
     tmp_path, monkeypatch
@@ -109,9 +150,9 @@ def test_permissions_are_those_of_a_plain_open(tmp_path):
         os.umask(before)
     modes = {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {0o640}
-    (tmp_path / "new.txt").chmod(0o604)
+    (tmp_path / "new.txt").chmod(0o705)
     write_text(tmp_path / "new.txt", "b")
-    assert stat.S_IMODE((tmp_path / "new.txt").stat().st_mode) == 0o604
+    assert stat.S_IMODE((tmp_path / "new.txt").stat().st_mode) == 0o705
 
 
 @POSIX

@@ -307,7 +307,7 @@ def _columns_to_sweep(bk: Backend, D: Array, n_columns: int | None) -> Array:
 
 def _sweep_window(bk: Backend, m: int, n_init: int, n_wanted: int) -> int:
     """Return how many k to try at once: the backend's number or `n_wanted`, if memory allows."""
-    fitting = min(bk.free_memory() // 2, bk.sweep_bytes) // (RUN_BYTES * m * max(n_init, 1))
+    fitting = min(bk.free_memory() // 2, bk.sweep_bytes) // (RUN_BYTES * m * n_init)
     return max(1, min(max(bk.sweep_window, n_wanted), fitting))
 
 

@@ -274,5 +274,5 @@ def attainable_log_p(n_rows: int, n_columns: int) -> float:
         return 0.0
     f = np.arange(1, n_rows // 2 + 1) / n_rows
     n_sigma_sq = 2 * n_columns * f * (1 - f) / n_rows
-    t = np.maximum(2 * n_columns * f * (1 - f) ** 2 - n_sigma_sq, 1e-300)
+    t = np.maximum(2 * n_columns * f * (1 - f) ** 2 - n_sigma_sq, 0)
     return min(0.0, math.log(n_rows) - float((0.5 * t * t / (n_sigma_sq + t / 3)).max()))

@@ -78,7 +78,7 @@ def solve_components(
         values = solved_values_on_host(bk, parts + solved)
         magnitudes = [np.abs(x) for x in values]
         together = np.concatenate(magnitudes)
-        cut = np.sort(together)[::-1][n - 1] if together.size >= n else 0.0
+        cut = np.sort(together)[::-1][n - 1]  # at least n were asked for
         short = False
         for j, found in enumerate(magnitudes[len(parts) :]):
             limit = min(sizes[j], n)
