@@ -19,6 +19,8 @@ from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import CERTAIN, Cuts, heaviest_cut, heaviest_cut_if_mixed
 from specialk_gpu.selection.null_distribution import (
+    bonferroni_log_p,
+    decisive_log_p_under_null,
     isolation_log_p_under_null,
     local_dimension,
     log_p_under_null,
@@ -492,8 +494,10 @@ def test_of_equal_rows_one_is_looked_at(bk):
 @pytest.mark.parametrize("law", ["graph", "rows"])
 def test_p_is_half_normal_in_the_difference_of_roots(law):
     for length, scale in zip(*null_law(law), strict=True):
-        for between, within in ((1, 4), (0, 9), (2.7, 4), (0, 1e4)):
+        for between, within in ((1, 4), (0, 9), (2.7, 4), (0, 1e4), (0.1, 0.8), (0, 1)):
             z = 2 * (math.sqrt(0.7 * within) - math.sqrt(between))
+            usual = log_p_under_null(between, within, length, law)
+            np.testing.assert_allclose(usual, math.log(2) + norm.logsf(z / scale), rtol=1e-12)
             for wider in (1, 2.5):
                 expected = math.log(2) + norm.logsf(z / (wider * scale))
                 result = log_p_under_null(between, within, length, law, wider)
@@ -515,6 +519,52 @@ def test_p_is_one_where_no_cut_is_heavier(law):
     for between, within, length in ((3.5, 5, 20), (6, 5, 20), (0, 0, 20)):
         assert log_p_under_null(between, within, length, law) == 0
     assert log_p_under_null(800, 1000, 20, law) == 0  # however many rows: that is roughness
+
+
+def test_p_of_a_pair_among_k_clusters_is_k_less_one_times_as_large_unless_isolation_decides():
+    for p, isolation, k, expected in (
+        (0.01, 1.0, 2, 0.01),
+        (0.01, 1.0, 4, 0.03),
+        (0.01, 0.02, 4, 0.02),
+        (0.01, 0.02, 2, 0.01),
+        (0.4, 1.0, 6, 1.0),
+        (0.4, 0.9, 6, 0.9),
+    ):
+        result = decisive_log_p_under_null(math.log(p), math.log(isolation), k)
+        assert math.exp(result) == pytest.approx(expected, rel=1e-12)
+    assert decisive_log_p_under_null(-math.inf, 0.0, 3) == -math.inf
+
+
+def test_p_of_two_tests_is_twice_the_smaller_but_at_most_one():
+    p = np.array([[0.1, 0.3], [0.3, 0.1], [0.5, 0.9], [0.6, 0.9], [1, 1]])
+    np.testing.assert_allclose(
+        np.exp(bonferroni_log_p(*np.log(p.T))), [0.2, 0.2, 1, 1, 1], rtol=1e-12
+    )
+
+
+def test_a_gap_is_half_as_likely_with_each_row_that_is_nearer_in_each_dimension():
+    nearer = np.array([0, 6, 7, 10, 30])
+    expected = np.minimum(1, 100 / 2.0**nearer)
+    np.testing.assert_allclose(np.exp(isolation_log_p_under_null(100, nearer)), expected)
+    for dimension in (1.25, 1.5):
+        result = np.exp(isolation_log_p_under_null(100, nearer, dimension))
+        np.testing.assert_allclose(result, np.minimum(1, 100 / 2.0 ** (nearer * dimension)))
+
+
+@pytest.mark.parametrize("n", [4, 5, 20])
+def test_the_local_dimension_is_a_mean_logarithm_of_distances(n):
+    X = np.random.default_rng(n).normal(size=(n, 6)) * [1, 1, 0.5, 0.2, 0.1, 0]
+    logarithms = []
+    for x in X:
+        near = sorted(math.dist(x, y) for y in X)[1:]
+        logarithms += [math.log(near[-1] / one) for one in near[:-1]]
+    dimension = 1 / np.mean(logarithms)
+    assert 1.5 < dimension < 9
+    assert local_dimension(cdist(X, X), most=9.0) == pytest.approx(dimension, rel=1e-9)
+    assert local_dimension(cdist(X, X)) == 1.5
+    assert local_dimension(cdist(X[:3], X[:3]), most=9.0) == 1  # few rows
+    apart = np.cumsum(8.0 ** np.arange(n))[:, None]  # each gap is eight times the one before
+    assert local_dimension(cdist(apart, apart), most=9.0) == 1
 
 
 def test_the_laws_rise_with_the_length():

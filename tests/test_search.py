@@ -1,6 +1,7 @@
 """The search for clusters: path, limits, nested levels, polishing, sets whose answer is known."""
 
 import math
+import re
 import warnings
 
 import fits
@@ -20,16 +21,27 @@ from specialk_gpu import (
     cut_test,
     knn_graph,
 )
-from specialk_gpu._result import NO_POWER
+from specialk_gpu._result import NO_POWER, Candidate
 from specialk_gpu.selection import polishing
+from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import Gap
 from specialk_gpu.selection.fragments import (
     RESOLUTIONS,
     FragmentResolution,
     finer_fragment_resolutions,
     fragment_resolutions,
+    fragments,
+    n_fragment_eigenvectors,
 )
+from specialk_gpu.selection.null_distribution import log_p_under_null
 from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.reasons_and_warnings import (
+    reason_by_bound,
+    reason_by_cut,
+    reason_by_sweep,
+    warn_of_many_clusters,
+    warn_of_the_test,
+)
 from specialk_gpu.selection.walks import prepare_walks
 
 FOUR, FOUR_Y = make_blobs(
@@ -111,6 +123,100 @@ def test_every_step_says_why():
             assert step.reason == "accepted: a clear gap between every two clusters"
         else:
             assert step.reason == "accepted: a finer clustering has clear gaps"
+
+
+@pytest.mark.parametrize(
+    ("level", "k", "log_p", "n_clusters", "min_clusters", "reason"),
+    [
+        (3, 3, 0.0, 3, 1, "fixed by n_clusters: not tested"),
+        (3, 3, -9.0, 4, 1, "only 3 clusters can be distinguished: no more are possible"),
+        (3, 3, -9.0, None, 4, "only 3 clusters can be distinguished: no more are possible"),
+        (1, 3, -math.inf, None, 1, "start: one cluster, nothing to test"),
+        (3, 3, 0.0, None, 3, "accepted: fixed by min_clusters"),
+        (3, 5, 0.0, None, 3, "accepted: fixed by min_clusters"),
+        (4, 5, 0.0, None, 3, "accepted: a finer clustering has clear gaps"),
+        (4, 5, -4.9, None, 3, "accepted: a finer clustering has clear gaps"),
+        (4, 5, -5.0, None, 3, "accepted: a clear gap between every two clusters"),
+        (5, 5, -5.1, None, 3, "accepted: a clear gap between every two clusters"),
+        (6, 5, -9.0, None, 3, "rejected: no clear gap between clusters 1 and 2"),
+        (2, 1, -9.0, None, 1, "rejected: no clear gap between clusters 1 and 2"),
+    ],
+)
+def test_a_level_is_explained(level, k, log_p, n_clusters, min_clusters, reason):
+    pair = (1, 2) if level > 1 else None
+    assert reason_by_cut(level, k, log_p, pair, -5.0, n_clusters, min_clusters) == reason
+
+
+@pytest.mark.parametrize(
+    ("k", "n_found", "log_p", "n_clusters", "powerless", "reason"),
+    [
+        (3, 3, 0.0, 3, False, "fixed by n_clusters: not tested"),
+        (4, 3, 0.0, None, False, "only 3 clusters can be distinguished: no more are possible"),
+        (1, 1, 0.0, None, True, "start: one cluster, nothing to test"),
+        (2, 2, 0.0, None, True, "accepted: fixed by min_clusters"),
+        (3, 3, -4.9, None, True, NO_POWER),
+        (3, 3, -5.0, None, True, "accepted: every pair's bound is at most alpha"),
+        (3, 3, -5.0, None, False, "accepted: every pair's bound is at most alpha"),
+        (3, 3, -4.9, None, False, "rejected: the bound of this pair is above alpha; "),
+    ],
+)
+def test_a_step_of_the_sweep_is_explained(k, n_found, log_p, n_clusters, powerless, reason):
+    step = Candidate(k, log_p, None, accepted=True, reason="", labels=None)
+    found = reason_by_bound(step, n_found, -5.0, n_clusters, 2, powerless=powerless)
+    assert found.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("k", "before", "stopping", "after"),
+    [
+        (3, "accepted: every pair", "first", None),
+        (4, "accepted: every pair", "first", "rejected: a smaller k was rejected"),
+        (4, "rejected: the bound", "first", None),
+        (4, "accepted: fixed by min_clusters", "first", None),
+        (3, "rejected: the bound", "watershed", "accepted: certainty .* after k = 3"),
+        (4, "accepted: every pair", "watershed", "rejected: certainty .* after k = 3"),
+        (3, "start: one cluster", "watershed", None),
+        (3, NO_POWER, "watershed", "accepted: certainty .* after k = 3"),
+        (4, NO_POWER, "watershed", None),
+    ],
+)
+def test_once_k_is_chosen_as_3_steps_of_the_sweep_are_explained_by_it(k, before, stopping, after):
+    step = Candidate(k, 0.0, None, accepted=True, reason=before, labels=None)
+    assert re.match(after or f"{before}$", reason_by_sweep(step, 3, stopping))
+
+
+@pytest.mark.parametrize(
+    ("k", "n_rows", "many"),
+    [(2, 1, False), (3, 4, True), (3, 8, True), (3, 9, False), (4, 15, True), (5, 25, False)],
+)
+def test_more_clusters_than_the_root_of_the_rows_bring_a_warning(k, n_rows, many):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_many_clusters(k, n_rows)
+    assert [w.category for w in caught] == [LimitWarning] * many
+
+
+@pytest.mark.parametrize(
+    ("m", "n_neighbors", "tried"), [(60, 10, True), (59, 10, False), (60, 9, False)]
+)
+def test_the_test_was_tried_on_graphs_of_60_rows_with_10_entries(m, n_neighbors, tried):
+    near = np.arange(1, n_neighbors // 2 + 1)
+    W = sparse.lil_matrix((m, m))
+    for i in range(m):
+        W[i, (i + near) % m] = W[i, (i - near) % m] = 1
+        if n_neighbors % 2:
+            W[i, (i + m // 2) % m] = 1
+    graphs = CutGraphs(sparse.csr_matrix(W))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_the_test(graphs, 0.01, powerless=False)
+    assert [w.category for w in caught] == [CalibrationWarning] * (not tried)
+    with pytest.warns(PowerWarning, match=f"{m} rows are too few .* alpha=0.01") as caught:
+        warn_of_the_test(graphs, 0.01, powerless=True)
+    within = m / 8  # of two clusters, each a complete graph of half the rows, in two halves
+    log_p = float(log_p_under_null(0, within, 8, "graph"))
+    assert f"would reach log10 p = {log_p / math.log(10):.2f}." in str(caught[0].message)
+    assert f"joined to {n_neighbors} others" in str(caught[0].message)
 
 
 def test_p_below_a_thousandth_is_printed_as_that():
@@ -418,6 +524,78 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
         assert set(found) <= {*RESOLUTIONS, *found[-3:]}
     if m >= least:
         assert found or least == 1
+
+
+@pytest.mark.parametrize(
+    ("m", "least", "exactly", "signed", "unsigned"),
+    [
+        (720, 1, None, [8, 15, 20, 60, 5], [30]),
+        (719, 1, None, [8, 15, 20, 59, 5], [30]),
+        (359, 1, None, [8, 15, 20, 29, 5], [29]),
+        (36, 1, None, [3], [3]),
+        (35, 1, None, [2], [2]),
+        (2, 1, None, [2], [2]),
+        (1, 1, None, [], []),
+        (720, 9, None, [15, 20, 60], [30]),
+        (720, 8, None, [8, 15, 20, 60], [30]),
+        (720, 30, None, [60], [30]),
+        (2000, 31, None, [60, 120], []),
+        (720, 31, None, [60], []),
+        (720, 61, None, [61], []),
+        (61, 61, None, [61], []),
+        (720, 3, 3, [3, 6, 12], [3]),
+        (60, 3, 3, [3, 5], [3]),
+        (12, 3, 3, [3], [3]),
+        (720, 1, 1, [], []),
+    ],
+)
+def test_resolutions_suit_the_rows_and_the_clusters_wanted(m, least, exactly, signed, unsigned):
+    found = fragment_resolutions(m, least, exactly)
+    assert [one.n_fragments for one in found if one.signed] == signed
+    assert [one.n_fragments for one in found if not one.signed] == unsigned
+
+
+def test_signed_fragments_need_as_many_eigenvectors_and_others_fifty():
+    few, many, unsigned = (
+        FragmentResolution(signed=signed, n_fragments=n)
+        for signed, n in ((True, 8), (True, 60), (False, 30))
+    )
+    assert n_fragment_eigenvectors([few], 1000) == 8
+    assert n_fragment_eigenvectors([many, few], 1000) == 60
+    assert n_fragment_eigenvectors([few, unsigned], 1000) == 50
+    assert [n_fragment_eigenvectors([few], m) for m in (9, 8, 2, 1)] == [8, 7, 1, 1]
+    assert n_fragment_eigenvectors([], 1000) == 1
+
+
+def test_fragments_are_directions_if_signed_and_else_magnitudes_of_coordinates(bk):
+    rng = np.random.default_rng(0)
+    angle = np.repeat([0.2, 1.3, 0.2 + np.pi, 1.3 + np.pi], 25) + rng.uniform(-0.05, 0.05, 100)
+    length = np.tile([0.01, 1.0], 50)
+    vectors = np.c_[length * np.cos(angle), length * np.sin(angle), np.zeros((100, 58))]
+    vectors[:, 50] = rng.choice([-5, 5], size=100)  # beyond those that are used
+    values = bk.asarray(np.r_[1.0, -1.0, np.ones(58)])
+    vectors, side = bk.asarray(vectors), np.repeat(range(4), 25)
+
+    def cut(n, *, signed):
+        wanted = FragmentResolution(signed=signed, n_fragments=n)
+        labels, k = fragments(values, vectors, wanted, seed=0)
+        assert k == n
+        return bk.to_numpy(labels)
+
+    assert adjusted_rand_score(cut(4, signed=True), side) == 1
+    magnitudes = np.where(length < 0.5, 2, side % 2)
+    assert adjusted_rand_score(cut(3, signed=False), magnitudes) == 1
+
+
+def test_columns_count_by_the_root_of_their_eigenvalues_magnitude(bk):
+    sides = np.array([np.repeat([-1.0, 1], 50), np.tile([-1.0, 1], 50)])
+    vectors = bk.asarray(np.array([[1], [3]]) * sides).T  # so the second is wider from 1/9 on
+    wanted = FragmentResolution(signed=True, n_fragments=2)
+    for value, widest in ((0.0, 0), (0.07, 0), (-0.07, 0), (0.2, 1), (-0.2, 1)):
+        labels, _ = fragments(bk.asarray(np.array([-1.0, value])), vectors, wanted, seed=0)
+        assert adjusted_rand_score(bk.to_numpy(labels), sides[widest]) == 1
+    zero = fragments(bk.asarray(np.array([1.0, 0.0])), 0 * vectors, wanted, seed=0)
+    assert zero[1] == 1  # all rows are at 0
 
 
 def test_where_many_clusters_are_found_the_graph_is_cut_finer():

@@ -340,6 +340,42 @@ def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
     )
 
 
+@pytest.mark.parametrize(
+    ("column", "discrete"),
+    [
+        (np.r_[-100, np.arange(-8, 10), 100, np.zeros(40)], True),  # 20 values in 60 rows
+        (np.r_[-100, np.arange(-8, 10), 100, np.zeros(39)], False),  # not thrice on average
+        (np.r_[-100, np.arange(-9, 10), 100, np.zeros(42)], False),  # 21 values
+        (np.repeat(np.arange(7), 3), True),  # steps of half a standard deviation, which is 2
+        (np.repeat(np.arange(8), 3), False),
+        (np.repeat([0, 1, 5], 2), False),
+        (np.repeat([0, 1, 5], 3), True),
+        (np.repeat([-3, 4], 3), True),
+        (np.full(9, 4), False),
+    ],
+)
+def test_columns_of_few_values_that_are_repeated_and_far_apart_are_discrete(bk, column, discrete):
+    noise = np.random.default_rng(0).normal(size=len(column))
+    X = np.c_[noise, column]
+    found = bk.to_numpy(spread_discrete_columns(bk.asarray(X)))
+    assert (found[:, 1] != X[:, 1]).any() == discrete
+    np.testing.assert_array_equal(found[:, 0], X[:, 0])
+
+
+@pytest.mark.parametrize(("d", "is_spread"), [(100, True), (101, False)])
+def test_where_columns_are_many_none_is_spread(bk, d, is_spread):
+    X = bk.asarray(np.random.default_rng(0).integers(2, size=(40, d)).astype(float))
+    assert (spread_discrete_columns(X) is not X) == is_spread
+
+
+def test_of_1024_rows_all_values_are_seen(bk):
+    X = np.tile([0.0, 1], 512)[:, None]
+    X[513] = 9
+    found = bk.to_numpy(spread_discrete_columns(bk.asarray(X)))[:, 0]
+    assert 5 <= found[513] <= 13
+    assert 0.5 <= found[1] <= 5
+
+
 def test_equal_columns_are_spread_each_for_itself(bk):
     rng = np.random.default_rng(0)  # where a value goes depends on the whole row
     c, rows = rng.integers(3, size=2000).astype(float), rng.normal(size=2000)
