@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from oracles import to_scipy
 from scipy import sparse
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import cdist
 from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_moons, make_swiss_roll
@@ -27,7 +28,14 @@ from specialk_gpu.selection.null_distribution import (
     null_law,
 )
 from specialk_gpu.selection.parts import CLEAR_LOG_P, THIN_WEIGHT, Parts, has_shortcuts
-from specialk_gpu.selection.walks import N_STEPS, prepare_walks
+from specialk_gpu.selection.walks import (
+    N_STEPS,
+    membership_by_walks,
+    parts_joined_by_walks,
+    prepare_walks,
+    walk,
+    walk_shares,
+)
 
 CENTERS = np.array([(0, 0), (4, 0), (0, 4)])
 BLOBS, _ = make_blobs(240, centers=CENTERS, random_state=3)
@@ -188,6 +196,106 @@ def test_of_pairs_with_p_1_that_with_the_largest_ratio_is_named(bk):
 
 
 # -- parts ----------------------------------------------------------------------------------------
+
+
+def parts_by_definition(W, labels, walk):
+    """Return the part of each row, and for each part its cluster and its rows without strays."""
+    inside = W * (labels[:, None] == labels)
+    count, component = connected_components(inside)
+    rows = [np.flatnonzero(component == c) for c in range(count)]
+    owner = [labels[own[0]] for own in rows]
+    kept = []
+    for c, own in enumerate(rows):
+        sizes = [len(x) for x, o in zip(rows, owner, strict=True) if o == owner[c]]
+        first = min(x[0] for x, o in zip(rows, owner, strict=True)
+                    if o == owner[c] and len(x) == max(sizes))  # fmt: skip
+        if own[0] == first or len(own) >= max(2, sum(sizes) / 10):
+            kept.append(c)
+    part = np.array([kept.index(c) if c in kept else -1 for c in component])
+    ends = walk @ (part[:, None] == np.arange(len(kept)))
+    for row in np.flatnonzero(part < 0):
+        largest = max((c for c in kept if owner[c] == labels[row]), key=lambda c: len(rows[c]))
+        part[row] = ends[row].argmax() if ends[row].any() else kept.index(largest)
+    return part, [owner[c] for c in kept], [len(rows[c]) for c in kept]
+
+
+def walks(W):
+    """Return the probabilities of walks of ten steps, densely."""
+    degree = W.sum(axis=1) + (W.sum(axis=1) == 0)
+    S = W / np.sqrt(np.outer(degree, degree))
+    step = S / (S.sum(axis=1) + (S.sum(axis=1) == 0))[:, None]
+    return np.linalg.matrix_power((np.eye(len(W)) + step) / 2, N_STEPS)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_parts_are_components_of_two_rows_or_more_and_a_tenth_of_their_cluster(bk, seed):
+    rng = np.random.default_rng(seed)
+    sizes = rng.choice([1, 1, 1, 2, 2, 3, 4, 7, 18], size=16)
+    piece = rng.permutation(np.repeat(np.arange(16), sizes))
+    labels = np.array([0, 1, 2, 0, 0, 1, *rng.integers(3, size=10)])[piece]
+    W = np.triu(rng.random((piece.size,) * 2), 1)
+    W *= (piece[:, None] == piece) | ((labels[:, None] != labels) & (W < 0.05))
+    W += W.T
+    graph = prepare_walks(graph_of(bk, W))
+    part, owner, core = parts_joined_by_walks(graph, labels_of(bk, labels), 3)
+    expected = parts_by_definition(W, labels, walks(W))
+    for name in range(len(owner)):  # parts may be numbered in any order
+        own = np.flatnonzero(bk.to_numpy(part) == name)
+        (number,) = set(expected[0][own])
+        np.testing.assert_array_equal(np.flatnonzero(expected[0] == number), own)
+        assert (owner[name], core[name]) == (expected[1][number], expected[2][number])
+    assert len(owner) == len(expected[1])
+
+
+def test_clusters_that_hold_together_are_their_own_parts(bk):
+    W, labels = ring(60), labels_of(bk, np.arange(60) // 20)
+    part, owner, core = parts_joined_by_walks(prepare_walks(graph_of(bk, W)), labels, 3)
+    assert part is labels
+    assert (owner.tolist(), core) == ([0, 1, 2], None)
+
+
+def test_shares_of_walks_are_powers_of_the_matrix_of_steps(bk):
+    rng = np.random.default_rng(0)
+    W = np.triu(rng.random((50, 50)) * (rng.random((50, 50)) < 0.1), 1)
+    W[:, 7] = W[7] = 0
+    W += W.T
+    labels = rng.integers(-1, 4, size=50)
+    graph, ends = prepare_walks(graph_of(bk, W)), labels[:, None] == np.arange(4)
+    found = bk.to_numpy(walk(graph, labels_of(bk, labels), 4))
+    np.testing.assert_allclose(found, walks(W) @ ends)
+    labels = np.maximum(labels, 0)
+    shares = bk.to_numpy(walk_shares(graph, labels_of(bk, labels), 4))
+    expected = walks(W) @ (labels[:, None] == np.arange(4))
+    expected[7] = labels[7] == np.arange(4)
+    np.testing.assert_allclose(shares, expected)
+    direct = membership_by_walks(graph_of(bk, W), labels_of(bk, labels), 4)
+    np.testing.assert_array_equal(bk.to_numpy(direct), shares)
+
+
+@pytest.mark.parametrize("n", [4, 5, 6, 9])
+@pytest.mark.parametrize("kind", ["clique", "star", "alone"])
+def test_twins_have_the_same_neighbours_and_count_if_there_are_more_than_five(bk, n, kind):
+    noise = np.random.default_rng(0).random((12, 12)) < 0.4
+    W = np.zeros((12 + n, 12 + n))
+    W[:12, :12] = np.triu(noise, 1) + np.triu(noise, 1).T
+    if kind == "clique":
+        W[12:, 12:] = 1 - np.eye(n)
+    elif kind == "star":
+        W[0, 12:] = W[12:, 0] = 1
+    twins = prepare_walks(graph_of(bk, W), twins=True).twins
+    assert prepare_walks(graph_of(bk, W)).twins is None
+    if n < 6:
+        assert twins is None
+        return
+    apart, joined = W.astype(bool), W.astype(bool) | np.eye(len(W), dtype=bool)
+    expected = [(x[:, None] == x).all(axis=2) for x in (apart, joined)]
+    twins = bk.to_numpy(twins)
+    np.testing.assert_array_equal(twins[:, None] == twins, expected[0] | expected[1])
+
+
+def test_a_graph_of_few_rows_has_no_twins(bk):
+    for n in (2, 3, 4, 5):
+        assert prepare_walks(graph_of(bk, 1 - np.eye(n)), twins=True).twins is None
 
 
 def test_a_cluster_that_falls_apart_is_tested_part_by_part(bk):

@@ -33,8 +33,9 @@ from specialk_gpu.selection.fragments import (
     fragments,
     n_fragment_eigenvectors,
 )
+from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.null_distribution import log_p_under_null
-from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.polishing import polished, polished_tree
 from specialk_gpu.selection.reasons_and_warnings import (
     reason_by_bound,
     reason_by_cut,
@@ -509,6 +510,126 @@ def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
     np.testing.assert_allclose(bk.to_numpy(shares), np.eye(2)[y], rtol=1e-12)
 
 
+def dense_walks(W):
+    """Return the probabilities of lazy walks of ten steps."""
+    S = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
+    return np.linalg.matrix_power((np.eye(len(W)) + S / S.sum(axis=1)[:, None]) / 2, 10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_polishing_ends_with_the_round_that_would_take_too_many_rows_of_a_cluster(bk, seed):
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((40, 40)) * (rng.random((40, 40)) < 0.2), 1)
+    W += W.T + np.eye(40, k=1) + np.eye(40, k=-1)
+    y, kept = np.arange(40) % 5, float(rng.choice([0, 0.1, 0.5, 0.9]))
+    graph = prepare_walks(bk.sparse.csr_matrix(sparse.csr_matrix(W)))
+    labels, shares = y, np.eye(5)[y]
+    for rounds in range(5):
+        found = polished(graph, bk.asarray(y, dtype=np.int32), 5, rounds=rounds, kept=kept)
+        np.testing.assert_array_equal(bk.to_numpy(found[0]), labels)
+        np.testing.assert_allclose(bk.to_numpy(found[1]), shares, rtol=1e-6)
+        if rounds == 3:
+            usual = polished(graph, bk.asarray(y, dtype=np.int32), 5, kept=kept)
+            np.testing.assert_array_equal(bk.to_numpy(usual[1]), bk.to_numpy(found[1]))
+        ends = dense_walks(W) @ np.eye(5)[labels]
+        sizes = np.bincount(ends.argmax(axis=1), minlength=5)
+        if sizes.min() > 0 and (sizes >= kept * 8).all():
+            labels, shares = ends.argmax(axis=1), ends
+
+
+def strayed():
+    """Return the graph of four blobs, and eight leaves, two of each blob but for some rows."""
+    leaf = 2 * FOUR_Y + np.random.default_rng(0).integers(2, size=240)
+    leaf[::17] = (leaf[::17] + 2) % 8
+    return knn_graph(FOUR), leaf
+
+
+def polished_with(bk, monkeypatch, gaps, least, own=-9.0, *, polish=True):
+    """Polish four clusters where the gap of k clusters is `gaps[k]`, at a log alpha of -5."""
+    W, leaf = strayed()
+    children = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11), (12, 13)]
+    log_p = np.array([-math.inf, -30, -20, own, -0.4, -0.3, -0.2, -0.1])
+    tree = Tree.of(bk.asarray(leaf, dtype=np.int32), children, log_p, np.zeros(8))
+    tested = {}
+
+    def gap_of(_, labels, k):
+        tested[k] = bk.to_numpy(labels)
+        return Gap(*gaps[k], 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(polishing, "gap_by_cut_test", gap_of)
+    graphs = CutGraphs(bk.sparse.csr_matrix(W))
+    found = polished_tree(graphs, tree, 4, least, -5.0, polish=polish)
+    return tree, tested, *found
+
+
+def test_clusters_are_merged_while_a_gap_is_not_clear_and_rows_get_the_leaf_near_them(
+    bk, monkeypatch
+):
+    gaps = {4: (-1.0, (1, 3)), 3: (-4.9, (0, 1)), 2: (-5.0, (0, 1))}
+    before, tested, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 1)
+    assert given_up == [-1.0, -4.9]
+    np.testing.assert_array_equal(tree.log_p, [-math.inf, -5.0, -4.9, -1.0, -0.4, -0.3, -0.2, -0.1])
+    cluster = before.clusters(4)
+    for k in (
+        3,
+        2,
+    ):  # the two on the sides of the gap are one then, and the others keep their order
+        a, b = gaps[k + 1][1]
+        united, of_leaf = (np.where(x == b, a, x) for x in (tested[k + 1], cluster))
+        np.testing.assert_array_equal(tested[k], united - (united > b))
+        cluster = of_leaf - (of_leaf > b)
+    assert sorted(tested) == [2, 3, 4]
+    labels = bk.to_numpy(tree.labels(2))
+    assert adjusted_rand_score(labels, tested[2]) == 1
+    np.testing.assert_array_equal(bk.to_numpy(shares).argmax(axis=1), labels)
+    W, leaf = strayed()
+    ends = dense_walks(W.toarray()) @ np.eye(8)[leaf]
+    inside = cluster == tested[2][:, None]
+    moved = ~inside[np.arange(240), leaf]
+    assert 0 < moved.sum() < 20
+    expected = np.where(moved, np.where(inside, ends, -1).argmax(axis=1), leaf)
+    np.testing.assert_array_equal(bk.to_numpy(tree.leaf), expected)
+
+
+def test_no_fewer_than_the_least_clusters_are_left(bk, monkeypatch):
+    gaps = {4: (-1.0, (1, 3)), 3: (-0.5, (0, 1))}
+    _, tested, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 3)
+    assert given_up == [-1.0]
+    assert tree.log_p[2:4].tolist() == [-0.5, -1.0]
+    assert adjusted_rand_score(bk.to_numpy(tree.labels(3)), tested[3]) == 1
+    assert shares.shape == (240, 3)
+
+
+@pytest.mark.parametrize(
+    ("own", "gap", "stay"),
+    [(-9.0, -5.0, False), (-9.0, -4.9, True), (-1.0, -1.0, False), (-1.0, -0.9, True)],
+)
+def test_clusters_stay_where_polishing_takes_a_clear_gap_away(bk, monkeypatch, own, gap, stay):
+    gaps = {4: (gap, (0, 1))}
+    before, tested, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 4, own)
+    labels = bk.to_numpy(before.labels(4)) if stay else tested[4]
+    assert given_up == []
+    assert tree.log_p[3] == (own if stay else gap)
+    assert adjusted_rand_score(bk.to_numpy(tree.labels(4)), labels) == 1
+    assert (adjusted_rand_score(FOUR_Y, labels) == 1) == (not stay)
+    own_share = bk.to_numpy(shares)[np.arange(240), bk.to_numpy(tree.labels(4))]
+    assert (own_share > 0.5).all()
+    if stay:
+        np.testing.assert_array_equal(own_share, 1)  # whatever is around them
+
+
+def test_without_polishing_clusters_are_neither_changed_nor_tested(bk, monkeypatch):
+    before, tested, tree, shares, given_up = polished_with(bk, monkeypatch, {}, 1, polish=False)
+    assert not tested
+    assert not given_up
+    np.testing.assert_array_equal(tree.log_p, before.log_p)
+    labels = bk.to_numpy(before.labels(4))
+    np.testing.assert_array_equal(bk.to_numpy(tree.labels(4)), labels)
+    np.testing.assert_array_equal(bk.to_numpy(tree.leaf), bk.to_numpy(before.leaf))
+    ends = dense_walks(strayed()[0].toarray()) @ np.eye(4)[labels]
+    np.testing.assert_allclose(bk.to_numpy(shares), ends, rtol=1e-6)
+
+
 # -- resolutions ----------------------------------------------------------------------------------
 
 
@@ -538,7 +659,7 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
         (1, 1, None, [], []),
         (720, 9, None, [15, 20, 60], [30]),
         (720, 8, None, [8, 15, 20, 60], [30]),
-        (720, 30, None, [60], [30]),
+        (2000, 30, None, [60], [30]),
         (2000, 31, None, [60, 120], []),
         (720, 31, None, [60], []),
         (720, 61, None, [61], []),
@@ -605,7 +726,7 @@ def test_where_many_clusters_are_found_the_graph_is_cut_finer():
         assert more[0].n_fragments == 2 * max(one.n_fragments for one in done)
         done = more
     assert done[0].n_fragments >= 2 * 500
-    assert finer_fragment_resolutions(list(RESOLUTIONS), 100_000, 8) == []
+    assert finer_fragment_resolutions(list(RESOLUTIONS), 100_000, 30) == []
     assert finer_fragment_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
     two = FragmentResolution(signed=True, n_fragments=2)
     assert finer_fragment_resolutions([two], 35, 2) == []
