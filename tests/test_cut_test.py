@@ -16,6 +16,7 @@ from specialk_gpu import SpecialK, cut_test, knn_graph
 from specialk_gpu._fit import graphs_to_cut
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph.rows import Rows
+from specialk_gpu.selection import parts as parts_module
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import CERTAIN, Cuts, heaviest_cut, heaviest_cut_if_mixed
@@ -27,7 +28,14 @@ from specialk_gpu.selection.null_distribution import (
     log_p_under_null,
     null_law,
 )
-from specialk_gpu.selection.parts import CLEAR_LOG_P, THIN_WEIGHT, Parts, has_shortcuts
+from specialk_gpu.selection.parts import (
+    CLEAR_LOG_P,
+    THIN_WEIGHT,
+    Parts,
+    has_shortcuts,
+    lone_part,
+    touching_parts,
+)
 from specialk_gpu.selection.walks import (
     N_STEPS,
     membership_by_walks,
@@ -594,6 +602,259 @@ def test_of_equal_rows_one_is_looked_at(bk):
     assert_same_gap(gap_by_cut_test(graphs, graphs.distinct(labels_of(bk, y[order])), 2), expected)
     spread = graphs.spread(graphs.distinct(labels_of(bk, y[order])))
     np.testing.assert_array_equal(bk.to_numpy(spread), y[order])
+
+
+# -- which test of a pair decides -----------------------------------------------------------------
+
+
+class Measured:
+    """Cuts that are given: (between, within) of the one pair of nodes there is."""
+
+    def __init__(self, bk, found, size, touching=()):
+        self.bk, self.found, self.n_unions, self.joined = bk, found, 0, list(touching)
+        self.sizes, self.weights = np.array([size - 1, size + 1, 0, 0]), np.full((4, 4), 7.0)
+
+    def heaviest(self, pairs):
+        return self.bk.xp.zeros((3, len(pairs)))
+
+    def borders(self, pairs, _):
+        return tuple(np.full(len(pairs), x, dtype=float) for x in self.found)
+
+    def measure(self, pairs):
+        return self.borders(pairs, None)
+
+    def touching(self, node, others):
+        return others[np.isin(others, self.joined) & (others != node)]
+
+    def rows(self, node):
+        return node
+
+
+class Given:
+    """Graphs and valleys that are given; `asked` says which tests were made."""
+
+    near, wide = "near", "wide"
+
+    def __init__(self, *, columns=20, second=True, valley=math.nan, bent=False, isolation=0.0,
+                 widths=(0.0, 0.0, 0.0)):  # fmt: skip
+        self.has_rows, self.n_columns, self.has_second = (
+            columns > 0,
+            columns,
+            second and columns > 0,
+        )
+        self.valley, self.bent, self.isolation, self.widths = valley, bent, isolation, widths
+        self.n_nodes, self.asked = 2, []
+
+    def valleys(self, *_):
+        return self
+
+    def counts(self, *_):
+        return None
+
+    def log_p(self, _, deep):
+        self.asked.append("deep" if deep[0] else "valley")
+        return np.full(len(deep), self.valley)
+
+    def are_bent(self, pairs, _):
+        self.asked.append("bent")
+        return np.full(len(pairs), self.bent)
+
+    def width(self, _, *, wide=False, mixed=False):
+        return self.widths[2 if wide else 0 if mixed else 1]
+
+    def log_p_of_isolation(self, _):
+        return self.isolation
+
+
+def parts_of(bk, monkeypatch, graphs, near, wide=(9.0, 9.0), size=100, core=None, touching=()):
+    """Return the parts of two clusters of `size` rows whose cuts are given."""
+    known = {"near": Measured(bk, near, size), "wide": Measured(bk, wide, size, touching)}
+    labels = bk.asarray(np.repeat([0, 1], size).astype(np.int32))
+    cores = np.array([core or size, size])
+    monkeypatch.setattr(parts_module, "Cuts", lambda graph, *_: known[graph])
+    monkeypatch.setattr(parts_module, "parts_joined_by_walks",
+                        lambda *_: (labels, np.arange(2), cores))  # fmt: skip
+    monkeypatch.setattr(parts_module, "rows_in_valleys", lambda _: bk.xp.zeros((2, 1)))
+    monkeypatch.setattr(parts_module, "valley_log_p", graphs.log_p)
+    return Parts(graphs, labels, 2)
+
+
+PAIR, NODES = np.array([[0, 1]]), np.arange(2)
+
+
+def cut_p(found, n_rows, law, wider=1.0):
+    between, within = found
+    return float(log_p_under_null(between, within, n_rows / within, law, wider))
+
+
+def together(p, q):
+    """Return the log p of two tests: twice the smaller p."""
+    return min(0.0, min(p, q) + math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("given", "near", "size", "law"),
+    [
+        ({"columns": 0}, (1.0, 12.0), 400, "graph"),
+        ({"columns": 0}, (1.0, 40.0), 400, "graph"),
+        ({}, (6.0, 15.0), 400, "rows"),
+        ({"second": False}, (1.0, 14.9), 400, "graph"),
+        ({"second": False}, (9.0, 14.9), 400, "graph"),
+        ({}, (0.0, 14.9), 200, "graph"),  # clear
+        ({}, (5.0, 14.9), 400, "second"),
+        ({}, (14.0, 14.9), 400, "second"),
+    ],
+)
+def test_a_cut_is_judged_by_the_law_of_its_graph(bk, monkeypatch, given, near, size, law):
+    wide = (5.0, 30.0)
+    parts = parts_of(bk, monkeypatch, Given(**given), near, wide, size)
+    tested = parts.test(PAIR, NODES)
+    decisive, law = (wide, "rows") if law == "second" else (near, law)
+    assert tested.law[0] == law
+    assert tested.log_p[0] == pytest.approx(cut_p(decisive, 2 * size, law), rel=1e-12)
+    assert (tested.between[0], tested.within[0]) == decisive
+    assert tested.length[0] == pytest.approx(2 * size / decisive[1])
+    assert tested.density[0] == 7 / (size - 1)
+    assert not tested.doubtful[0]
+    assert tested.isolation[0] == 0
+    assert tested.ratio[0] == pytest.approx(math.sqrt(decisive[0] / decisive[1]))
+
+
+@pytest.mark.parametrize(("core", "second"), [(30, False), (31, True)])
+def test_parts_smaller_than_a_wide_neighbourhood_keep_their_p(bk, monkeypatch, core, second):
+    parts = parts_of(bk, monkeypatch, Given(), (5.0, 10.0), (5.0, 30.0), core=core)
+    assert parts.test(PAIR, NODES).within[0] == (30 if second else 10)
+
+
+def test_a_thin_cut_is_looked_at_again_if_it_is_not_clear_and_below_the_limit(bk, monkeypatch):
+    near = (5.0, 10.0)
+    own = cut_p(near, 200, "graph")
+    for clear, below, again in (
+        (-20.0, math.inf, True),
+        (own, math.inf, False),
+        (-20.0, own, False),
+        (-20.0, own + 1e-9, True),
+    ):
+        parts = parts_of(bk, monkeypatch, Given(), near)
+        monkeypatch.setattr(parts_module, "CLEAR_LOG_P", clear)
+        assert parts.look(PAIR, NODES, below).doubtful[0] == again
+
+
+@pytest.mark.parametrize(("within", "law"), [(26.0, "rows"), (26.1, "shortcuts")])
+def test_the_law_is_wider_where_the_second_cut_is_too_heavy(bk, monkeypatch, within, law):
+    parts = parts_of(bk, monkeypatch, Given(), (8.0, 10.0), (4.0, within), 400)
+    tested = parts.test(PAIR, NODES)
+    assert tested.law[0] == law
+    wider = 2.5 if law == "shortcuts" else 1.0
+    assert tested.log_p[0] == pytest.approx(cut_p((4.0, within), 800, "rows", wider), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("columns", "near", "size", "asked"),
+    [
+        (20, (20.0, 20.0), 250, ["valley"]),  # a length of 25
+        (20, (20.0, 20.0), 251, []),
+        (20, (0.0, 20.0), 250, []),  # a clear cut
+        (20, (0.0, 0.0), 250, []),
+        (10, (8.0, 20.0), 251, ["valley", "bent"]),  # longer than 25, but light
+        (11, (8.0, 20.0), 251, []),
+        (10, (14.0, 20.0), 251, []),  # not light
+        (10, (14.0, 20.0), 250, ["valley", "bent"]),
+        (10, (6.0, 16.0), 1152, ["valley", "bent"]),  # 3 √2304 = 144 rows for each of within
+        (10, (6.0, 16.0), 1153, ["deep", "bent"]),
+        (10, (4.0, 16.0), 3200, ["deep", "bent"]),  # 5 √6400 = 400
+        (10, (4.0, 16.0), 3201, []),
+        (10, (10.0, 20.0), 400, ["valley", "bent"]),  # 40 is longer than 25, not than 3 √800
+    ],
+)
+def test_valleys_are_looked_for_between_short_pairs_and_light_ones(
+    bk, monkeypatch, columns, near, size, asked
+):
+    graphs = Given(columns=columns, second=False, valley=-7.0)
+    tested = parts_of(bk, monkeypatch, graphs, near, size=size).test(PAIR, NODES)
+    assert graphs.asked == asked
+    assert tested.law[0] == ("valley" if asked else "rows" if near[1] else "graph")
+    cut = cut_p(near, 2 * size, "rows") if near[1] else 0.0
+    assert tested.log_p[0] == pytest.approx(together(cut, -7.0) if asked else cut, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("near", "valley", "bent", "asked", "decides"),
+    [
+        ((8.0, 20.0), -7.0, False, True, True),
+        ((8.0, 20.0), -7.0, True, True, False),
+        ((8.0, 20.0), math.log(0.5), True, False, False),  # the cut is clearer
+        ((8.0, 20.0), math.nan, True, False, False),
+        ((20.0, 20.0), math.log(0.25), True, False, True),  # p is one half for both together
+        ((20.0, 20.0), math.log(0.24), True, True, False),
+        ((10.0, 10.0), math.log(0.5), True, False, True),  # thin, so looked at again in any case
+        ((10.0, 10.0), math.log(0.49), True, True, False),
+    ],
+)
+def test_a_valley_counts_if_it_is_clearer_than_the_cut_and_not_bent(
+    bk, monkeypatch, near, valley, bent, asked, decides
+):
+    graphs = Given(columns=2, valley=valley, bent=bent)
+    thick = near[1] >= 15
+    size = 200 if thick else 100
+    tested = parts_of(bk, monkeypatch, graphs, near, (20.0, 20.0), size).test(PAIR, NODES)
+    cut = cut_p(near if thick else (20.0, 20.0), 2 * size, "rows")
+    known = 0.0 if asked and bent else valley
+    assert tested.law[0] == ("valley" if decides else "rows")
+    assert tested.log_p[0] == pytest.approx(cut if math.isnan(valley) else together(cut, known))
+    assert ("bent" in graphs.asked) == asked
+
+
+@pytest.mark.parametrize(
+    ("given", "core", "joined", "expected"),
+    [
+        ({"widths": (60, 1, 1), "isolation": -99.0}, 100, [], (0, 60, "rows")),  # is clear
+        ({"widths": (4, 4, 1), "isolation": -9.3}, 100, [], (-9.3, 0, "rows")),  # the gap is clear
+        ({"widths": (0, 15, 30), "isolation": -1.0}, 100, [1], (-1, 15, "rows")),
+        ({"widths": (0, 14, 30), "isolation": -1.0}, 100, [1], (-1, 14, "graph")),
+        ({"widths": (0, 4, 30), "isolation": -1.0}, 30, [1], (-1, 4, "graph")),  # few rows
+        ({"widths": (0, 4, 30), "isolation": -1.0, "second": False}, 100, [1], (-1, 4, "graph")),
+        ({"widths": (60, 4, 30), "columns": 0}, 100, [1], (0, 4, "graph")),
+        ({"widths": (0, 60, 30), "columns": 0}, 100, [1], (0, 60, "graph")),
+        ({"widths": (0, 4, 30), "isolation": -1.0}, 31, [], (-1, 30, "rows")),
+        ({"widths": (0, 4, 30), "isolation": -1.0}, 31, [1], None),
+    ],
+)
+def test_what_no_edge_joins_is_judged_by_its_own_cut_or_the_gap_around_it(
+    bk, monkeypatch, given, core, joined, expected
+):
+    graphs = Given(**given)
+    parts = parts_of(bk, monkeypatch, graphs, (0.0, 5.0), core=core, touching=joined)
+    assert parts.alone(0, NODES) == expected
+    assert parts.touching(0, NODES).tolist() == ([] if expected else [1])
+    assert parts.touching(1, NODES).tolist() == []
+
+
+@pytest.mark.parametrize("within", [14.0, 14.1])
+def test_what_the_second_graph_alone_joins_is_judged_there(bk, monkeypatch, within):
+    graphs = Given(widths=(0, 4, 30), isolation=-1.0)
+    parts = parts_of(bk, monkeypatch, graphs, (0.0, 0.0), (4.0, within), 40, touching=[0, 1])
+    assert lone_part(parts, 0, NODES) == {}
+    assert touching_parts(parts, NODES).tolist() == [[0, 1]]
+    tested = parts.test(PAIR, NODES)
+    law, wider = ("shortcuts", 2.5) if within > 2 * 4 + 6 else ("rows", 1.0)
+    assert tested.law[0] == law
+    assert tested.log_p[0] == pytest.approx(cut_p((4.0, within), 80, "rows", wider), rel=1e-12)
+    assert tested.isolation[0] == -1
+    parts.inherit(0, 2)
+    assert parts.touching(2, np.array([1, 2])).tolist() == [1]
+
+
+@pytest.mark.parametrize(("mixed", "k"), [(True, 3), (False, 2)])
+def test_an_own_cut_is_clear_up_to_the_limit(bk, monkeypatch, mixed, k):
+    """Before the neighbours of all rows are asked for, with a factor for one cluster more."""
+    graphs = Given(widths=(5 if mixed else 0, 5, 30), isolation=-1.0)
+    own = cut_p((0.0, 5), 200, "graph") + math.log(k - 1)
+    for shift, clear in ((0.0, True), (-1e-9, False)):
+        parts = parts_of(bk, monkeypatch, graphs, (0.0, 5.0))
+        monkeypatch.setattr(parts_module, "CLEAR_LOG_P", own + shift)
+        expected = (-1.0, 5, "graph") if not mixed else (0.0, 5, "graph")
+        assert (parts.alone(0, NODES) == expected) == clear
 
 
 # -- the law --------------------------------------------------------------------------------------
