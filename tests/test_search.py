@@ -3,6 +3,7 @@
 import math
 import re
 import warnings
+from types import SimpleNamespace
 
 import fits
 import numpy as np
@@ -23,6 +24,7 @@ from specialk_gpu import (
 )
 from specialk_gpu._result import NO_POWER, Candidate
 from specialk_gpu.selection import polishing
+from specialk_gpu.selection import search as search_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import Gap
 from specialk_gpu.selection.fragments import (
@@ -521,20 +523,22 @@ def test_polishing_ends_with_the_round_that_would_take_too_many_rows_of_a_cluste
     rng = np.random.default_rng(seed)
     W = np.triu(rng.random((40, 40)) * (rng.random((40, 40)) < 0.2), 1)
     W += W.T + np.eye(40, k=1) + np.eye(40, k=-1)
-    y, kept = np.arange(40) % 5, float(rng.choice([0, 0.1, 0.5, 0.9]))
+    y, ends = np.arange(40) % 5, dense_walks(W)
+    sizes = np.bincount((ends @ np.eye(5)[y]).argmax(axis=1), minlength=5)
+    settings = rng.choice([{}, {"kept": 0.5}, {"kept": sizes.min() / 8}, {"kept": 0.9}])
     graph = prepare_walks(bk.sparse.csr_matrix(sparse.csr_matrix(W)))
     labels, shares = y, np.eye(5)[y]
     for rounds in range(5):
-        found = polished(graph, bk.asarray(y, dtype=np.int32), 5, rounds=rounds, kept=kept)
+        found = polished(graph, bk.asarray(y, dtype=np.int32), 5, rounds=rounds, **settings)
         np.testing.assert_array_equal(bk.to_numpy(found[0]), labels)
         np.testing.assert_allclose(bk.to_numpy(found[1]), shares, rtol=1e-6)
         if rounds == 3:
-            usual = polished(graph, bk.asarray(y, dtype=np.int32), 5, kept=kept)
+            usual = polished(graph, bk.asarray(y, dtype=np.int32), 5, **settings)
             np.testing.assert_array_equal(bk.to_numpy(usual[1]), bk.to_numpy(found[1]))
-        ends = dense_walks(W) @ np.eye(5)[labels]
-        sizes = np.bincount(ends.argmax(axis=1), minlength=5)
-        if sizes.min() > 0 and (sizes >= kept * 8).all():
-            labels, shares = ends.argmax(axis=1), ends
+        moved = ends @ np.eye(5)[labels]
+        sizes = np.bincount(moved.argmax(axis=1), minlength=5)
+        if sizes.min() > 0 and (sizes >= settings.get("kept", 0) * 8).all():
+            labels, shares = moved.argmax(axis=1), moved
 
 
 def strayed():
@@ -544,7 +548,7 @@ def strayed():
     return knn_graph(FOUR), leaf
 
 
-def polished_with(bk, monkeypatch, gaps, least, own=-9.0, *, polish=True):
+def polished_with(bk, monkeypatch, gaps, least, own=-9.0, **settings):
     """Polish four clusters where the gap of k clusters is `gaps[k]`, at a log alpha of -5."""
     W, leaf = strayed()
     children = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11), (12, 13)]
@@ -558,7 +562,7 @@ def polished_with(bk, monkeypatch, gaps, least, own=-9.0, *, polish=True):
 
     monkeypatch.setattr(polishing, "gap_by_cut_test", gap_of)
     graphs = CutGraphs(bk.sparse.csr_matrix(W))
-    found = polished_tree(graphs, tree, 4, least, -5.0, polish=polish)
+    found = polished_tree(graphs, tree, 4, least, -5.0, **settings)
     return tree, tested, *found
 
 
@@ -600,6 +604,14 @@ def test_no_fewer_than_the_least_clusters_are_left(bk, monkeypatch):
     assert shares.shape == (240, 3)
 
 
+def test_a_single_cluster_has_no_p(bk, monkeypatch):
+    gaps = dict.fromkeys((2, 3, 4), (-1.0, (0, 1)))
+    _, _, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 1)
+    assert given_up == [-1.0] * 3
+    assert tree.log_p[:4].tolist() == [-math.inf, -1.0, -1.0, -1.0]
+    np.testing.assert_array_equal(bk.to_numpy(shares), np.ones((240, 1)))
+
+
 @pytest.mark.parametrize(
     ("own", "gap", "stay"),
     [(-9.0, -5.0, False), (-9.0, -4.9, True), (-1.0, -1.0, False), (-1.0, -0.9, True)],
@@ -628,6 +640,72 @@ def test_without_polishing_clusters_are_neither_changed_nor_tested(bk, monkeypat
     np.testing.assert_array_equal(bk.to_numpy(tree.leaf), bk.to_numpy(before.leaf))
     ends = dense_walks(strayed()[0].toarray()) @ np.eye(4)[labels]
     np.testing.assert_allclose(bk.to_numpy(shares), ends, rtol=1e-6)
+
+
+# -- what a search makes of its trees -------------------------------------------------------------
+
+
+def levels(*log_p, ratio=0.5):
+    """Return what a tree says of 2, 3, ... clusters; the ratio is the same at each level."""
+    log_p = np.array([-math.inf, *log_p])
+    return SimpleNamespace(log_p=log_p, n_leaves=len(log_p), ratio=np.full(len(log_p), ratio))
+
+
+def test_p_of_k_is_the_least_of_all_trees_and_of_all_finer_levels():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        trees = [levels(*np.round(-9 * rng.random(n), 2)) for n in rng.integers(6, size=3)]
+        found = search_module._searched_log_p(trees)
+        assert found[0] == -math.inf
+        assert len(found) == max(tree.n_leaves for tree in trees)
+        for k in range(2, len(found) + 1):
+            assert found[k - 1] == min(p for tree in trees for p in tree.log_p[k - 1 :])
+
+
+@pytest.mark.parametrize(
+    ("trees", "jumps", "least", "k", "chosen"),
+    [
+        ([(-9, -1, -5, -4), (-9, -6)], {}, 1, 4, 0),  # at alpha
+        ([(-9, -1, -4.9), (-9, -6)], {}, 1, 3, 1),
+        ([(-9, -1, -6), (-9, -8, -7)], {}, 1, 4, 1),  # the less p
+        ([(-9, -6), (-9, -1, -6)], {4: 0.0}, 1, 3, 0),  # a jump
+        ([(-9, -1, -6), (-9, -1, -5.5)], {4: 0.0}, 1, 2, 0),  # in both, one after the other
+        ([(-9, -1, -6)], {4: -5.0}, 1, 4, 0),
+        ([(-9, -1, -6)], {4: 0.0}, 4, 4, 0),  # so many are asked for
+        ([(-1, -1, -1)], {}, 1, 1, 0),
+        ([(-9, -1, -1), (-9, -2, -2)], {}, 3, 3, 1),
+        ([(-9, -1, -1), (-9, -2)], {}, 9, 4, 0),  # there are no more
+    ],
+)
+def test_the_most_clusters_that_pass_are_taken_unless_that_is_a_jump(
+    monkeypatch, trees, jumps, least, k, chosen
+):
+    trees, asked = [levels(*log_p) for log_p in trees], []
+
+    def without_jumps(_, tree, level, log_alpha):
+        assert log_alpha == -5.0
+        asked.append(level)
+        return jumps.get(level, tree.log_p[level - 1])
+
+    monkeypatch.setattr(search_module, "log_p_without_jumps", without_jumps)
+    found = search_module._searched_tree_of_most_clusters(None, trees, least, -5.0)
+    assert found[0] is trees[chosen]
+    assert found[1] == k
+    assert all(level > max(least, 1) for level in asked)
+
+
+def test_of_trees_of_equal_p_the_one_of_the_least_ratio_is_taken():
+    trees = [levels(-9, -6), levels(-9, -6, ratio=0.4), levels(-9, -5.9, ratio=0.1), levels(-20)]
+    assert search_module._searched_tree_of_least_p(trees, 3) is trees[1]
+    assert search_module._searched_tree_of_least_p(trees, 2) is trees[3]
+
+
+def test_a_fixed_number_is_that_of_the_first_tree_where_it_is_clear_else_of_the_first():
+    trees = [levels(-9), levels(-9, -4), levels(-9, -5), levels(-9, -8)]
+    assert search_module._first_clear_tree_of_search(trees, 3, -5.0) is trees[2]
+    assert search_module._first_clear_tree_of_search(trees, 3, -7.0) is trees[3]
+    assert search_module._first_clear_tree_of_search(trees, 3, -8.1) is trees[1]
+    assert search_module._first_clear_tree_of_search(trees, 2, -5.0) is trees[0]
 
 
 # -- resolutions ----------------------------------------------------------------------------------
