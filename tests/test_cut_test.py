@@ -286,6 +286,8 @@ def test_twins_have_the_same_neighbours_and_count_if_there_are_more_than_five(bk
     noise = np.random.default_rng(0).random((12, 12)) < 0.4
     W = np.zeros((12 + n, 12 + n))
     W[:12, :12] = np.triu(noise, 1) + np.triu(noise, 1).T
+    W[11], W[:, 11] = W[10], W[:, 10]  # twins
+    W[10, 11] = W[11, 10] = 1
     if kind == "clique":
         W[12:, 12:] = 1 - np.eye(n)
     elif kind == "star":
@@ -386,6 +388,45 @@ def test_the_own_cuts_of_two_parts_are_not_mixed_up(bk):
 def test_two_rows_have_no_cut_inside(bk, cut):
     assert cut(graph_of(bk, np.array([[0.0, 1], [1, 0]]))) == 0
     assert cut(graph_of(bk, complete(3, 0))) > 0
+
+
+def normalised(W):
+    degree = W.sum(axis=1)
+    return W / np.sqrt(np.outer(degree, degree))
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("cut", [heaviest_cut, heaviest_cut_if_mixed])
+def test_the_own_cut_is_the_heaviest_in_the_order_of_the_second_eigenvector(bk, cut, seed):
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((20, 20)) * (rng.random((20, 20)) < 0.3), 1)
+    W[np.arange(11), np.arange(1, 12)] = 1
+    W[:12, 12:] = 0  # another component, or several, of fewer rows
+    S = normalised(W + W.T + 1e-9 * np.eye(20))
+    own = S[:12, :12]
+    vectors = np.linalg.eigh(own)[1]
+    order = np.argsort(vectors[:, -2] / vectors[:, -1])
+    expected = max(own[np.ix_(order[:t], order[t:])].sum() for t in range(1, 12))
+    place = rng.permutation(20)
+    A = (S * (1 - np.eye(20)))[place][:, place]
+    assert cut(graph_of(bk, A)) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("n", "mixed"), [(25, True), (26, False)])
+def test_walks_along_a_thread_of_26_rows_mix_slowly(bk, n, mixed):
+    """The two leading eigenvalues of lazy walks differ by (1 - cos π / (n - 1)) / 2."""
+    assert ((1 - math.cos(math.pi / (n - 1))) / 2 > 0.004) == mixed
+    S = normalised(np.eye(n, k=1) + np.eye(n, k=-1))
+    heaviest = math.sqrt(0.5)  # next to an end
+    assert heaviest_cut_if_mixed(graph_of(bk, S)) == pytest.approx(heaviest * mixed, rel=1e-9)
+    assert heaviest_cut(graph_of(bk, S)) == pytest.approx(heaviest, rel=1e-9)
+
+
+def test_twins_of_the_largest_component_are_cut_apart(bk):
+    S = sparse.block_diag([np.zeros((3, 3)), normalised(1 - np.eye(7))]).toarray()
+    twins = bk.asarray(np.repeat([1.0, 2, 3, 4], [1, 1, 1, 7]))
+    assert heaviest_cut(graph_of(bk, S), twins) == pytest.approx(3 * 4 / 6, rel=1e-9)
+    assert heaviest_cut(graph_of(bk, S[3:, 3:]), twins[3:]) == pytest.approx(2, rel=1e-9)
 
 
 @pytest.mark.parametrize("loop", [0.1, 5.0])
@@ -855,6 +896,80 @@ def test_an_own_cut_is_clear_up_to_the_limit(bk, monkeypatch, mixed, k):
         monkeypatch.setattr(parts_module, "CLEAR_LOG_P", own + shift)
         expected = (-1.0, 5, "graph") if not mixed else (0.0, 5, "graph")
         assert (parts.alone(0, NODES) == expected) == clear
+
+
+def test_the_gap_around_rows_is_counted_in_rows_that_are_nearer_than_the_other_side(bk):
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        m = int(rng.choice([20, 31, 60]))
+        X = rng.normal(size=(m, 2)) * [1, 0.3]
+        part = X[:, 0] > np.sort(X[:, 0])[m // 2]
+        X[part, 0] += rng.choice([0, 0.5, 3])
+        order = cdist(X, X).argsort(axis=1)
+        nearer = [min([*np.flatnonzero(part[own] != part[own[0]]), 31, m]) - 1 for own in order]
+        row = int(np.argmin(nearer))
+        own = X[order[row, : nearer[row] + 1]]
+        dimension = local_dimension(cdist(own, own))
+        expected = min(0.0, math.log(m) - nearer[row] * dimension * math.log(2))
+        graphs = of_rows(bk, X)
+        for rows in (part, ~part):
+            found = graphs.log_p_of_isolation(bk.asarray(np.flatnonzero(rows)))
+            assert found == pytest.approx(expected, rel=1e-9)
+    alone = CutGraphs(graph_of(bk, knn_graph(X)))
+    assert alone.log_p_of_isolation(bk.asarray(np.flatnonzero(part))) == 0
+
+
+def test_the_number_of_neighbours_is_effective_and_the_least_of_all_rows(bk):
+    W = np.triu(np.random.default_rng(0).random((30, 30)), 1)
+    W += W.T
+    S = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
+    effective = S.sum(axis=1) ** 2 / (S**2).sum(axis=1)
+    assert CutGraphs(graph_of(bk, W)).least_neighbors == pytest.approx(effective.min(), rel=1e-6)
+    assert CutGraphs(graph_of(bk, ring(40))).least_neighbors == pytest.approx(6, rel=1e-12)
+    W[3] = W[:, 3] = 0
+    assert CutGraphs(graph_of(bk, W)).least_neighbors == 0
+    assert CutGraphs(graph_of(bk, 0 * W)).least_neighbors == 0
+
+
+def test_two_clusters_need_room_for_the_neighbours_of_their_rows_unless_rows_are_twins(bk):
+    def attainable(W):
+        return CutGraphs(graph_of(bk, W)).attainable_log_p()
+
+    assert attainable(ring(13)) == 0
+    for m in (14, 15, 60):  # seven in each
+        assert attainable(ring(m)) == pytest.approx(cut_p((0.0, m / 8), m, "graph"), rel=1e-12)
+    assert attainable(np.zeros((20, 20))) == 0
+    assert attainable(1 - np.eye(20)) == pytest.approx(cut_p((0.0, 2.5), 20, "graph"), rel=1e-12)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    assert of_rows(bk, X).attainable_log_p() == pytest.approx(
+        cut_p((0, 7.5), 60, "rows"), rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(("m", "second"), [(89, False), (90, True)])
+def test_there_is_a_second_graph_from_90_distinct_rows_on(bk, m, second):
+    X = np.random.default_rng(0).normal(size=(m, 2))
+    graphs = of_rows(bk, np.concatenate([X, X[:5]]))
+    assert graphs.has_second == second
+    assert graphs.n_columns == 2
+    alone = CutGraphs(graph_of(bk, knn_graph(X)))
+    assert (alone.has_second, alone.has_rows, alone.n_columns) == (False, False, 0)
+    wide = to_scipy(bk, graphs.wide.S)
+    expected = to_scipy(bk, prepare_walks(graph_of(bk, knn_graph(X, WIDE))).S)
+    np.testing.assert_allclose(wide.toarray(), expected.toarray(), rtol=1e-9)
+
+
+def test_widths_are_of_the_graph_and_the_walks_that_are_asked_for(bk):
+    graphs = of_rows(bk, BLOBS)
+    rows = np.flatnonzero(BLOBS_Y == 0)
+    for wide, mixed in itertools.product([False, True], repeat=2):
+        A = (graphs.wide if wide else graphs.near).S
+        own = bk.asarray(rows)
+        expected = (heaviest_cut_if_mixed if mixed else heaviest_cut)(A[own][:, own])
+        assert expected > 0
+        for order in (rows, rows[::-1].copy()):
+            assert graphs.width(bk.asarray(order), wide=wide, mixed=mixed) == expected
+    assert graphs.width(bk.asarray(rows)) == graphs.width(bk.asarray(rows), wide=False, mixed=False)
 
 
 # -- the law --------------------------------------------------------------------------------------
