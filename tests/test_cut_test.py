@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from specialk_gpu import SpecialK, cut_test, knn_graph
 from specialk_gpu._fit import graphs_to_cut
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph.rows import Rows
+from specialk_gpu.selection import cut_test as cut_test_module
 from specialk_gpu.selection import parts as parts_module
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
@@ -31,6 +33,8 @@ from specialk_gpu.selection.null_distribution import (
 from specialk_gpu.selection.parts import (
     CLEAR_LOG_P,
     THIN_WEIGHT,
+    LonePart,
+    MeasuredParts,
     Parts,
     has_shortcuts,
     lone_part,
@@ -972,6 +976,72 @@ def test_widths_are_of_the_graph_and_the_walks_that_are_asked_for(bk):
     assert graphs.width(bk.asarray(rows)) == graphs.width(bk.asarray(rows), wide=False, mixed=False)
 
 
+GAP_3, GAP_4, NO_GAP = ((log_p, 0, "rows") for log_p in (-3, -4, 0))  # around lone parts
+
+
+def pair_tested(log_p, ratio, law="graph", isolation=0.0):
+    """Return what the test of a pair finds: (between, within) is (ratio², 1)."""
+    return log_p, isolation, ratio**2, 1.0, 20.0, False, 1.0, law, log_p, False, math.nan
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pairs", "alone", "expected"),
+    [
+        # the largest p, times the number of clusters less one; then the largest ratio, and pair
+        ([9, 8, 7], {(0, 1): (-5, 0.5), (1, 2): (-4, 0.3)}, {}, (-4, (1, 2), 0.09, 1, 20, "graph")),
+        ([9, 8, 7], {(0, 1): (0, 0.5), (1, 2): (0, 0.3)}, {}, (0, (0, 1), 0.25, 1, 20, "graph")),
+        ([9, 8, 7], {(0, 1): (0, 0.5), (1, 2): (0, 0.5)}, {}, (0, (1, 2), 0.25, 1, 20, "graph")),
+        ([9, 8], {(1, 0): (-5, 0.5, "rows", -3)}, {}, (-5, (0, 1), 0.25, 1, 20, "rows")),
+        ([9, 8], {(0, 1): (-3, 0.5, "rows", -5)}, {}, (-5, (0, 1), 0.25, 1, 20, "isolation")),
+        ([9, 8], {(0, 1): (-5, 0.5, "rows", -5)}, {}, (-5, (0, 1), 0.25, 1, 20, "isolation")),
+        ([9, 8], {(0, 1): (0, 0.5, "rows", 0)}, {}, (0, (0, 1), 0.25, 1, 20, "rows")),
+        # what no edge joins is paired with the largest other cluster
+        ([9, 1], {}, {0: [GAP_3]}, (-3, (0, 1), 0, 0, 0, "isolation")),
+        ([9, 1], {}, {1: [NO_GAP]}, (0, (0, 1), 0, 0, 0, "rows")),
+        ([5, 8, 7], {}, {2: [GAP_3]}, (-3, (1, 2), 0, 0, 0, "isolation")),
+        ([5, 8, 7], {}, {1: [(-0.1, 5, "rows")]}, (None, (1, 2), 0, 5, 3, "rows")),
+        # of several parts of a cluster, the most clearly isolated counts
+        ([9, 8], {}, {0: [GAP_3, GAP_4]}, (-4, (0, 1), 0, 0, 0, "isolation")),
+        ([9, 8], {}, {0: [GAP_4, GAP_3]}, (-4, (0, 1), 0, 0, 0, "isolation")),
+        ([9, 8], {}, {0: [GAP_3], 1: [GAP_4]}, (-3, (0, 1), 0, 0, 0, "isolation")),
+        # a cluster that borders another one is judged by its borders
+        ([9, 8], {(0, 1): (-5, 0.5)}, {0: [GAP_3]}, (-5, (0, 1), 0.25, 1, 20, "graph")),
+        ([9, 8, 7], {(0, 1): (0, 0.3)}, {2: [NO_GAP]}, (0, (0, 1), 0.09, 1, 20, "graph")),
+    ],
+)
+def test_the_gap_of_a_clustering_is_that_of_its_least_separate_pair(
+    bk, monkeypatch, sizes, pairs, alone, expected
+):
+    k = len(sizes)
+    more = [c for c, parts in alone.items() for _ in parts[1:]]  # the clusters of further parts
+    owner, given = np.array([*range(k), *more]), {c: list(parts) for c, parts in alone.items()}
+    found = {n: LonePart(*given[c].pop()) for n, c in enumerate(owner.tolist()) if given.get(c)}
+    tested = [[pair_tested(*pair)[i] for pair in pairs.values()] for i in range(11)]
+    sizes = [*(n - more.count(c) for c, n in enumerate(sizes)), *(1 for _ in more)]
+    parts = SimpleNamespace(
+        owner=owner, n_parts=len(owner), of_clusters=lambda: np.arange(len(owner))
+    )
+    parts.cuts = SimpleNamespace(sizes=np.array(sizes))
+    parts.test = lambda *_: MeasuredParts(*map(np.array, tested))
+    touching, asked = np.array(list(pairs), dtype=np.int64).reshape(-1, 2), {}
+
+    def lone(_, node, others):
+        asked[node] = others.tolist()
+        return {node: found[node]} if node in found else {}
+
+    monkeypatch.setattr(cut_test_module, "Parts", lambda *_: parts)
+    monkeypatch.setattr(cut_test_module, "lone_part", lone)
+    monkeypatch.setattr(cut_test_module, "touching_parts", lambda *_: touching)
+    gap = gap_by_cut_test(None, labels_of(bk, [0]), k)
+    log_p, *rest = expected
+    if log_p is None:
+        log_p = cut_p((0, rest[2]), 15, "rows")
+    factor = math.log(k - 1) if log_p < 0 and gap.law != "isolation" else 0.0
+    assert gap.log_p == pytest.approx(log_p + factor, rel=1e-12)
+    assert gap[1:] == tuple(rest)
+    assert asked == {n: np.flatnonzero(owner != c).tolist() for n, c in enumerate(owner)}
+
+
 # -- the law --------------------------------------------------------------------------------------
 
 
@@ -1108,6 +1178,7 @@ def test_labels_may_be_any_integers(bk):
     assert cut_test(W, bk.asarray(np.array([-7, 3, 2**40])[BLOBS_Y])) == expected
     if bk.name == "numpy":
         assert cut_test(W, BLOBS_Y.tolist()) == expected
+        assert cut_test(W, np.array(["a", "b", "c"])[BLOBS_Y]) == expected
 
 
 def test_a_cluster_of_copies_alone_is_none(bk):
@@ -1116,6 +1187,11 @@ def test_a_cluster_of_copies_alone_is_none(bk):
     for y, pair in ((labels, (0, 1)), (1 - labels, (0, 1)), (labels * 2 - (labels == 0), (0, 1))):
         result = cut_test(W, bk.asarray(y), X=bk.asarray(X))
         assert result == (0, pair, 0, 0, 0, "rows")
+    labels[:100] = 2  # now those of the copies are the second of three
+    assert cut_test(W, bk.asarray(labels), X=bk.asarray(X)) == (0, (0, 1), 0, 0, 0, "rows")
+    assert cut_test(W, bk.asarray(-labels), X=bk.asarray(X)) == (0, (0, 1), 0, 0, 0, "rows")
+    labels = np.array([1, 2, 0])[labels]
+    assert cut_test(W, bk.asarray(labels), X=bk.asarray(X)) == (0, (0, 2), 0, 0, 0, "rows")
 
 
 @pytest.mark.parametrize(
