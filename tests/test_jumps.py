@@ -71,12 +71,12 @@ def test_a_jump_in_a_graph_alone_counts_only_if_a_piece_is_apart(bk):
     ("log_p", "one_apart", "valleys", "expected", "asked"),
     [
         # the levels before are those of 2, 3, ... clusters, and 5 clusters are tested
-        ([-9, 0, 0, -7], True, False, -7, [(0, 1, 2, 3)]),
-        ([-9, 0, 0, -7], False, True, -7, [(0, 1, 2, 3)]),
-        ([-9, 0, 0, -7], False, False, 0, [(0, 1, 2, 3)]),
+        ([-9, 0, 0, -7], True, False, -7, [(1, 2, 3, 4)]),
+        ([-9, 0, 0, -7], False, True, -7, [(1, 2, 3, 4)]),
+        ([-9, 0, 0, -7], False, False, 0, [(1, 2, 3, 4)]),
         ([0, 0, 0, -7], False, False, 0, [(0, 1, 2, 3, 4)]),
-        ([LOG_ALPHA, 0, 0, -7], False, False, 0, [(0, 1, 2, 3)]),
-        ([0, -9, 0, -7], False, False, 0, [(0, 1, 2)]),
+        ([LOG_ALPHA, 0, 0, -7], False, False, 0, [(1, 2, 3, 4)]),
+        ([0, -9, 0, -7], False, False, 0, [(2, 3, 4)]),
         ([0, -9, -9, -7], False, False, -7, []),  # no jump
         ([0, 0, -9, -7], False, False, -7, []),  # two pieces are no jump either
         ([0, 0, -9, 0], False, False, 0, []),
@@ -85,7 +85,7 @@ def test_a_jump_in_a_graph_alone_counts_only_if_a_piece_is_apart(bk):
 def test_a_jump_counts_if_a_piece_is_apart_or_there_may_be_valleys(
     bk, monkeypatch, log_p, one_apart, valleys, expected, asked
 ):
-    """Leaves 0 to 3 are united one by one, and then with leaf 4."""
+    """Leaves 0 to 3 are united one by one, and then with leaf 4, which has more rows."""
     pieces_asked = []
 
     def is_apart(_, labels, pieces):
@@ -95,8 +95,8 @@ def test_a_jump_counts_if_a_piece_is_apart_or_there_may_be_valleys(
 
     monkeypatch.setattr(jumps, "_jump_sets_one_apart", is_apart)
     monkeypatch.setattr(jumps, "_jump_may_have_valleys", lambda *_: valleys)
-    y = np.repeat(np.arange(5), [50, 40, 30, 20, 10])
-    graphs = CutGraphs(knn_graph(bk.asarray(np.random.default_rng(0).normal(size=(150, 2)))))
+    y = np.repeat(np.arange(5), [10, 20, 30, 40, 110])
+    graphs = CutGraphs(knn_graph(bk.asarray(np.random.default_rng(0).normal(size=(210, 2)))))
     tree = tree_of(bk, y, [0.0, *log_p])
     assert log_p_without_jumps(graphs, tree, 5, LOG_ALPHA) == expected
     assert pieces_asked == asked

@@ -64,8 +64,13 @@ def test_halves_are_of_one_size_and_do_not_depend_on_the_order(bk):
 
 def counts_by_definition(X, y, half, a, b):
     """Count rows on the line from mean a to mean b of the other half, in the region around it."""
-    k, counts = y.max() + 1, np.zeros((2, 96))
-    mean = np.array([[X[(half == h) & (y == c)].mean(axis=0) for c in range(k)] for h in (0, 1)])
+    counts, names = np.zeros((2, 96)), np.arange(y.max() + 1)
+    known = [c for c in names if np.bincount(half[y == c].astype(int), minlength=2).min() >= 3]
+    if a not in known or b not in known:
+        return counts
+    mean = np.array([[X[(half == h) & (y == c)].sum(axis=0) for c in names] for h in (0, 1)])
+    for h in (0, 1):
+        mean[h] /= np.maximum(np.bincount(y[half == h], minlength=len(names)), 1)[:, None]
     inner = (mean[0] @ mean[1].T + mean[1] @ mean[0].T) / 2
     middle = (inner[a, a] + inner[b, b] + 2 * inner[a, b]) / 4
     apart = inner[a, a] + inner[b, b] - 2 * inner[a, b]
@@ -74,7 +79,7 @@ def counts_by_definition(X, y, half, a, b):
         score = to - np.diag(inner) / 2
         own = (to[a] + to[b]) / 2
         inside = True
-        for c in set(range(k)) - {a, b}:
+        for c in set(known) - {a, b}:
             between = (inner[a, c] + inner[b, c]) / 2
             way = to[c] - own - between + middle  # (x - middle) (c - middle)
             inside &= way <= MARGIN * (inner[c, c] - 2 * between + middle)
@@ -96,6 +101,39 @@ def test_counts_are_their_definition(bk, k):
     counts = bk.to_numpy(found.counts(np.array([[0, 1], [1, 0]]), np.arange(k)))
     np.testing.assert_array_equal(counts[0], counts_by_definition(X, y, half, 0, 1))
     np.testing.assert_array_equal(counts[1], counts_by_definition(X, y, half, 1, 0))
+
+
+@pytest.mark.parametrize(("n_first", "n_second"), [(2, 9), (9, 2), (3, 3), (0, 9)])
+def test_clusters_of_fewer_than_three_rows_in_a_half_do_not_count(bk, n_first, n_second):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2, 3], [60, 60, 60, n_first + n_second])
+    X = rng.standard_normal((y.size, 3)) + 4 * np.eye(4, 3)[y]
+    X -= X.mean(axis=0)
+    half = np.r_[np.arange(180) % 2, np.zeros(n_first), np.ones(n_second)].astype(bool)
+    found = Valleys(bk.asarray(X), bk.asarray(half), bk.asarray(y, dtype=np.int32), 4)
+    pairs = np.array([(0, 1), (2, 0), (3, 1), (0, 3)])
+    counts = bk.to_numpy(found.counts(pairs, np.arange(4)))
+    for own, pair in zip(counts, pairs, strict=True):
+        np.testing.assert_array_equal(own, counts_by_definition(X, y, half, *pair))
+    assert counts[2:].any() == (n_first == 3)
+
+
+def test_of_many_pairs_each_is_counted_as_if_it_was_alone(bk, monkeypatch):
+    rng = np.random.default_rng(1)
+    y = rng.integers(5, size=300)
+    X = rng.standard_normal((300, 3)) + 3 * np.eye(5, 3)[y]
+    found, pairs = valleys_of(bk, X, y), np.array([(i, j) for i in range(5) for j in range(i)])
+    nodes = np.array([3, 0, 4, 1, 2])
+    counts, bent = bk.to_numpy(found.counts(pairs, nodes)), found.are_bent(pairs, nodes)
+    for chunk in (300, 900, 1000, 10**5):
+        monkeypatch.setattr(valleys, "CHUNK", chunk)
+        np.testing.assert_array_equal(bk.to_numpy(found.counts(pairs, nodes)), counts)
+        np.testing.assert_array_equal(found.are_bent(pairs, nodes), bent)
+    for i in range(len(pairs)):
+        own = bk.to_numpy(found.counts(pairs[i : i + 1], nodes))
+        np.testing.assert_array_equal(own[0], counts[i])
+        assert found.are_bent(pairs[i : i + 1], nodes)[0] == bent[i]
+    assert 0 < bent.sum() < len(bent)
 
 
 def test_of_no_pairs_nothing_is_counted(bk):
@@ -134,6 +172,33 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     chance = 10 * SHALLOW / (10 * SHALLOW + 16)
     assert 70 < n_beside <= 48 + 32
     assert p == pytest.approx(binom.cdf(n_rows, n_rows + n_beside, chance), rel=1e-9)
+
+
+def test_rows_in_valleys_are_those_of_each_half_in_the_windows_of_the_other(bk):
+    rng = np.random.default_rng(0)
+    place = np.arange(96)
+    peaks = [np.exp(-(((place - rng.uniform(*x)) / 9) ** 2)) for x in [(10, 40), (55, 90)] * 6]
+    counts = rng.poisson(20 * np.reshape(peaks, (3, 2, 2, 96)).sum(axis=2) + 0.5).astype(float)
+    expected = np.zeros((2, 3))
+    for pair, half in np.ndindex(3, 2):
+        starts = [int(x[0]) for x in valleys._valley_windows(counts[pair, half][None])]
+        n_valley, *sides = (
+            counts[pair, 1 - half, start : start + width].sum()
+            for start, width in zip(starts, (10, 16, 16), strict=True)
+        )
+        expected[:, pair] += n_valley, min(sides)
+    np.testing.assert_array_equal(bk.to_numpy(rows_in_valleys(bk.asarray(counts))), expected)
+
+
+def test_p_of_a_valley_is_binomial_down_to_1e_300():
+    rows = np.array([[0, 3, 3, 10, 0, 0, 5], [0, 40, 40, 5, 1000, 10**5, 9]], dtype=float)
+    deep = np.array([False, False, True, False, True, False, True])
+    for p, valley, side, depth in zip(
+        np.exp(valley_log_p(rows, deep)), *rows, np.where(deep, 0.5, 0.93), strict=True
+    ):
+        chance = 10 * depth / (10 * depth + 16)
+        assert p == pytest.approx(max(binom.cdf(valley, valley + side, chance), 1e-300), rel=1e-9)
+    assert valley_log_p(rows, deep)[0] == 0
 
 
 def windows_by_definition(counts, width):
@@ -191,6 +256,27 @@ def test_a_pair_is_bent_by_its_definition():
         told.append(bent_by_definition(Y, place, sizes))
         assert valleys._is_valley_bent(Y, place, sizes) == any(told[-1])
     assert {tuple(map(bool, x)) for x in told} == {(a, b) for a in (0, 1) for b in (0, 1)}
+
+
+def test_rows_on_the_line_and_equal_columns_say_nothing_of_a_bend():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(15, 30, size=3)
+        place = np.repeat([0.0, -1.0, 1.0], sizes) + rng.uniform(-0.3, 0.3, size=sizes.sum())
+        Y = rng.normal(size=(sizes.sum(), 2))
+        Y[: sizes[0], 0] += rng.uniform(0, 2)
+        bent = valleys._is_valley_bent(Y, place, sizes)
+        more = np.c_[np.full(len(Y), 7.0), Y, 3 * place + 1]
+        assert valleys._is_valley_bent(more, place, sizes) == bent
+        assert not valleys._is_valley_bent(more[:, [0]], place, sizes)
+        assert valleys._is_valley_bent(1e3 * Y + 5, 2 * place - 9, sizes) == bent
+
+
+def test_without_rows_beside_it_a_valley_is_bent_and_without_rows_in_it_not():
+    rng = np.random.default_rng(0)
+    for sizes, bent in (((5, 0, 4), True), ((5, 4, 0), True), ((0, 5, 4), False)):
+        Y, place = rng.normal(size=(9, 2)), rng.normal(size=9)
+        assert valleys._is_valley_bent(Y, place, np.array(sizes)) == bent
 
 
 def test_a_peak_of_each_half_on_another_side_is_no_valley():
