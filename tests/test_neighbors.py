@@ -20,7 +20,11 @@ from specialk_gpu.backend import cpu
 from specialk_gpu.graph import host_search
 from specialk_gpu.graph import neighbor_search as exact
 from specialk_gpu.graph import rows as found_rows
-from specialk_gpu.graph.distances import distance_bounds, principal_axes_for_distances
+from specialk_gpu.graph.distances import (
+    distance_bounds,
+    has_integer_distances,
+    principal_axes_for_distances,
+)
 from specialk_gpu.graph.duplicates import duplicate_groups
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
 from specialk_gpu.graph.radius import count_within_radius, list_within_radius, pairs_within_radius
@@ -233,6 +237,81 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
         check_against_brute_force(cpu, data, 10)
         assert ranks.pop() <= 31
+
+
+def bounded(bk, X, dtype, axes=None):
+    """Return lower and upper bounds on squared distances, and the squares, in units of scale²."""
+    found = distance_bounds(bk, bk.asarray(X), dtype, None if axes is None else bk.asarray(axes))
+    products = bk.to_numpy(bk.products(found.base, found.base)).astype(np.float64)
+    low, loss = bk.to_numpy(found.low_norms), bk.to_numpy(found.loss)
+    score = (products + low.astype(dtype if dtype == "float64" else np.float32)).astype(np.float64)
+    lower = score + low[:, None]
+    upper = lower + 2 * np.add.outer(loss, loss)
+    return lower - found.floor, upper + found.floor, sq_distances(X) / found.scale**2, found
+
+
+@pytest.mark.parametrize("case", ["normal", "short", "far", "outlier", "integers", "tiny"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_bounds_hold_and_are_as_close_as_rounding_lets_them_be(bk, dtype, case):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 20)) * np.r_[1, 0.1 * np.ones(19)]
+    if case == "short":  # rows of all lengths
+        X *= 2.0 ** rng.integers(-30, 1, size=150)[:, None]
+    elif case in ("far", "outlier", "integers", "tiny"):
+        X = {
+            "far": X + 1e4,
+            "outlier": np.r_[X, 1e6 * X[:1]],
+            "integers": np.rint(20 * X),
+            "tiny": 1e-90 * X,
+        }[case]
+    lower, upper, square, found = bounded(bk, X, dtype)
+    assert (lower <= square).all()
+    assert (square <= upper).all()
+    if case == "normal":  # relative to the norms: 20 terms of a product, 16 of the rest
+        eps = float(np.finfo(np.float32 if dtype == "float16" else dtype).eps)
+        own = float(np.finfo(dtype).eps) if dtype != "float64" else 0.0
+        norms = bk.to_numpy(found.sq_norms)
+        error = (24 + 16) * eps / 2 + 2 * own
+        assert (bk.to_numpy(found.loss) <= 1.1 * error * norms.max()).all()
+    dragged = case in ("outlier", "short")  # the mean is far from most rows, but no median is
+    centre = np.sort(X, axis=0)[len(X) // 2] if dragged else X.mean(axis=0)
+    centre = np.rint(centre) if case == "integers" else centre
+    norms = (((X - centre) / found.scale) ** 2).sum(axis=1)
+    np.testing.assert_allclose(bk.to_numpy(found.sq_norms), norms, rtol=1e-9)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 20])
+def test_along_axes_lower_bounds_hold_and_the_remainder_is_a_column(bk, rank):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 20)) * 0.7 ** np.arange(20)
+    axes = np.linalg.qr(rng.normal(size=(20, rank)))[0]
+    lower, upper, square, found = bounded(bk, X, "float32", axes)
+    assert (lower <= square).all()
+    centred = (X - X.mean(axis=0)) / found.scale
+    along = centred @ axes
+    rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (along**2).sum(axis=1), 0))
+    base = bk.to_numpy(found.base)
+    np.testing.assert_allclose(base, np.c_[along, rest], rtol=1e-5, atol=1e-6)
+    seen = ((along[:, None] - along) ** 2).sum(axis=2) + (rest[:, None] - rest) ** 2
+    assert (seen <= upper).all()  # what the coordinates say is bounded from both sides
+    assert (upper - lower < 1e-4).all()
+
+
+def test_integers_are_small_if_sums_of_their_products_are_exact(bk):
+    def small(X):
+        return has_integer_distances(bk, bk.asarray(X))
+
+    X = np.rint(10 * normal(size=(300, 4)))
+    assert small(X)
+    for row, value in ((3, 0.5), (250, 0.5), (250, 1e-9)):
+        other = X.copy()
+        other[row, 2] = value
+        assert not small(other)
+    for d in (1, 4, 16):  # largest² d 16 < 2^53
+        for largest, expected in ((2.0**24, d == 1), (2.0**23, d < 8), (2.0**22, True)):
+            X = np.zeros((70, d))
+            X[66, -1] = -largest
+            assert small(X) == expected
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
