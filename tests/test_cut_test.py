@@ -420,10 +420,14 @@ def test_the_own_cut_is_the_heaviest_in_the_order_of_the_second_eigenvector(bk, 
 def test_walks_along_a_thread_of_26_rows_mix_slowly(bk, n, mixed):
     """The two leading eigenvalues of lazy walks differ by (1 - cos π / (n - 1)) / 2."""
     assert ((1 - math.cos(math.pi / (n - 1))) / 2 > 0.004) == mixed
-    S = normalised(np.eye(n, k=1) + np.eye(n, k=-1))
+    W = np.eye(n, k=1) + np.eye(n, k=-1)
+    S = normalised(W)
     heaviest = math.sqrt(0.5)  # next to an end
     assert heaviest_cut_if_mixed(graph_of(bk, S)) == pytest.approx(heaviest * mixed, rel=1e-9)
     assert heaviest_cut(graph_of(bk, S)) == pytest.approx(heaviest, rel=1e-9)
+    graphs, rows = CutGraphs(graph_of(bk, W)), bk.asarray(np.arange(n))
+    assert graphs.width(rows) == pytest.approx(heaviest, rel=1e-6)
+    assert graphs.width(rows, mixed=True) == pytest.approx(heaviest * mixed, rel=1e-6)
 
 
 def test_twins_of_the_largest_component_are_cut_apart(bk):
