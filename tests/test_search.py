@@ -22,7 +22,7 @@ from specialk_gpu import (
     cut_test,
     knn_graph,
 )
-from specialk_gpu._result import NO_POWER, Candidate
+from specialk_gpu._result import NO_POWER, TIME_IS_UP, Candidate
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection import search as search_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -706,6 +706,125 @@ def test_a_fixed_number_is_that_of_the_first_tree_where_it_is_clear_else_of_the_
     assert search_module._first_clear_tree_of_search(trees, 3, -7.0) is trees[3]
     assert search_module._first_clear_tree_of_search(trees, 3, -8.1) is trees[1]
     assert search_module._first_clear_tree_of_search(trees, 2, -5.0) is trees[0]
+
+
+def searched(monkeypatch, log_p, gaps=(), end=None, attainable=-99.0, **settings):
+    """Search where the trees, what polishing gives up, and the least p that can be are known.
+
+    `log_p` has that of 2, 3, ... clusters of a tree of thirty rows. Returns the result, what was
+    polished, and the warnings.
+    """
+    n, told, settled = len(log_p) + 1, {}, []
+    children = [(0 if i == 1 else n + i - 2, i) for i in range(1, n)]
+    leaf = np.arange(30, dtype=np.int32) % n
+    tree = Tree.of(leaf, children, np.array([-math.inf, *log_p]), np.zeros(n))
+    own = SimpleNamespace(n_distinct=30, n_rows=30, attainable_log_p=lambda: attainable)
+
+    def settle(_, merged, k, least, log_alpha, *, polish):
+        assert log_alpha == -5.0
+        settled.append((k, least, polish))
+        given_up = list(gaps) if polish and k > least else []
+        return (
+            merged._replace(log_p=merged.log_p.copy()),
+            np.zeros((30, k - len(given_up))),
+            given_up,
+        )
+
+    for name in ("test", "the_limit", "many_clusters", "the_time"):
+        name = f"warn_of_{name}" if name != "test" else "warn_of_the_test"
+        monkeypatch.setattr(
+            search_module, name, lambda *a, name=name, **b: told.update({name: (a, b)})
+        )
+    monkeypatch.setattr(search_module, "_search_trees", lambda *_: ([tree], "pairs", end, "known"))
+    monkeypatch.setattr(search_module, "polished_tree", settle)
+    monkeypatch.setattr(search_module, "log_p_without_jumps", lambda _, t, k, __: t.log_p[k - 1])
+    clock = SimpleNamespace(stop=lambda *_: None)
+    found = search_module.search(own, None, clock, alpha=math.exp(-5.0), **settings)
+    return found, settled, told
+
+
+MANY = [-9.0, -7.0, -1.0, *[-0.5] * 30][:24]  # of 2, 3, ... 25 clusters
+
+
+@pytest.mark.parametrize(
+    ("settings", "k", "levels", "settled"),
+    [
+        ({}, 3, (1, 10), [(3, 1, True)]),
+        ({"gaps": [-3.0]}, 2, (1, 10), [(3, 1, True)]),
+        ({"gaps": [-3.0, -2.0]}, 1, (1, 10), [(3, 1, True)]),
+        ({"full_path": True}, 3, (1, 25), [(3, 1, True)]),
+        ({"max_clusters": 8}, 3, (1, 8), [(3, 1, True)]),
+        ({"max_clusters": 8, "full_path": True}, 3, (1, 8), [(3, 1, True)]),
+        ({"max_clusters": 3}, 3, (1, 3), [(3, 1, True)]),
+        ({"max_clusters": 2}, 2, (1, 2), [(3, 1, True), (2, 2, True)]),
+        ({"min_clusters": 2}, 3, (2, 10), [(3, 2, True)]),
+        ({"min_clusters": 3}, 3, (3, 10), [(3, 3, True)]),
+        ({"min_clusters": 7}, 7, (7, 14), [(7, 7, True)]),
+        ({"min_clusters": 26}, 25, (25, 25), [(25, 25, True)]),
+        ({"min_clusters": 2, "max_clusters": 2}, 2, (2, 2), [(3, 2, True), (2, 2, True)]),
+        ({"n_clusters": 4}, 4, (4, 4), [(4, 4, True)]),
+        ({"n_clusters": 1}, 1, (1, 1), [(1, 1, True)]),
+        ({"n_clusters": 26}, 25, (25, 25), [(25, 25, True)]),
+    ],
+)
+def test_the_answer_and_its_path_keep_to_the_limits(monkeypatch, settings, k, levels, settled):
+    found, asked, told = searched(monkeypatch, MANY, **settings)
+    assert found.n_clusters == k == len(np.unique(found.labels))
+    assert asked == settled
+    assert (found.path[0].k, found.path[-1].k) == levels
+    assert found.membership.shape == (30, k)
+    assert found.eigenpairs == "pairs"
+    limited = settings == {"max_clusters": 2}
+    assert found.limit_reached == limited
+    assert ("warn_of_the_limit" in told) == limited
+    assert [step.k for step in found.path if step.reason.endswith("reached")] == [2] * limited
+    assert ("warn_of_many_clusters" in told) == ("n_clusters" not in settings)
+    fixed = "n_clusters" in settings or settings.get("max_clusters") == settings.get(
+        "min_clusters", 0
+    )
+    assert ("warn_of_the_test" in told) == (not fixed)
+    for step in found.path:
+        assert step.accepted == (step.k <= k)
+        assert step.log_p_level == found.tree.log_p[step.k - 1]
+        assert step.pair == (found.tree.next_pair(step.k) if step.k > 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("log_p", "gaps", "expected"),
+    [
+        ([-9, -7, -1, -2], [], [-math.inf, -9, -7, -2, -2]),  # that of finer clusters, if less
+        ([-1, -7, -2, -3], [], [-math.inf, -7, -7, -3, -3]),
+        ([-9, -7, -1, -2], [-3.0], [-math.inf, -9, -3, -2, -2]),  # no longer clear
+        ([-9, -7, -1, -2], [-0.5], [-math.inf, -9, -0.5, -0.5, -0.5]),
+        ([-8, -9, -1, -2], [-3.0, -4.0], [-math.inf, -4, -3, -2, -2]),
+    ],
+)
+def test_the_p_that_decides_rises_with_k(monkeypatch, log_p, gaps, expected):
+    found, _, _ = searched(monkeypatch, log_p, gaps)
+    assert [step.log_p for step in found.path] == expected
+
+
+@pytest.mark.parametrize(("attainable", "powerless"), [(-4.9, True), (-5.0, False)])
+def test_a_search_without_power_says_so_if_it_finds_no_more_than_it_has_to(
+    monkeypatch, attainable, powerless
+):
+    for least, log_p in ((1, [-1.0] * 5), (3, [-9.0, -1.0, -1.0, -1.0])):
+        settings = {"min_clusters": least, "attainable": attainable}
+        found, _, told = searched(monkeypatch, log_p, **settings)
+        assert found.n_clusters == least
+        assert told["warn_of_the_test"][1] == {"powerless": powerless}
+        rejected = {step.reason for step in found.path if step.k > least}
+        assert (rejected == {NO_POWER}) == powerless
+        assert NO_POWER not in [step.reason for step in found.path if step.k <= least]
+    found, _, told = searched(monkeypatch, [-9.0, -1.0], attainable=attainable)
+    assert told["warn_of_the_test"][1] == {"powerless": False}
+
+
+def test_a_search_that_is_out_of_time_polishes_nothing(monkeypatch):
+    found, settled, told = searched(monkeypatch, MANY, end="late", gaps=[-3.0])
+    assert settled == [(3, 1, False)]
+    assert told["warn_of_the_time"][0] == ("late", "known")
+    assert [step.k for step in found.path if step.reason.endswith(TIME_IS_UP)] == [3]
 
 
 # -- resolutions ----------------------------------------------------------------------------------
