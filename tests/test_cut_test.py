@@ -259,6 +259,47 @@ def test_parts_are_components_of_two_rows_or_more_and_a_tenth_of_their_cluster(b
     assert len(owner) == len(expected[1])
 
 
+def test_parts_of_a_cluster_that_strays_join_are_united(bk):
+    """A path in pieces of two clusters, in which the single rows are strays of the other one."""
+    pieces = [(0, 6), (1, 1), (0, 6), (1, 1), (0, 6), (1, 8), (0, 6), (1, 8), (0, 6)]
+    labels = np.repeat(*np.array(pieces).T)
+    W = np.eye(48, k=1) + np.eye(48, k=-1)
+    parts = Parts(CutGraphs(graph_of(bk, W)), labels_of(bk, labels), 2)
+    assert parts.n_parts == 7
+    nodes = parts.of_clusters()
+    rows = [sorted(bk.to_numpy(parts.cuts.rows(node)).tolist()) for node in nodes]
+    assert sorted(rows) == [[*range(20)], [*range(20, 28)], [*range(28, 34)], [*range(34, 42)],
+                            [*range(42, 48)]]  # fmt: skip
+    assert [parts.owner[node] for node in nodes] == [labels[own[-1]] for own in rows]
+    whole = Parts(CutGraphs(graph_of(bk, W)), labels_of(bk, np.arange(48) // 24), 2)
+    assert whole.of_clusters().tolist() == [0, 1]
+    assert whole.cuts.n_unions == 0
+
+
+def test_unions_are_tested_as_if_their_parts_were_one(bk):
+    rng, y = np.random.default_rng(0), np.arange(400) % 4
+    X = rng.normal(size=(400, 2)) + 3.5 * y[:, None] * [1, 0]
+    graphs, union = of_rows(bk, X), {node: node for node in range(4)}
+    parts = Parts(graphs, labels_of(bk, y), 4)
+    assert parts.owner[:4].tolist() == [0, 1, 2, 3] == list(range(parts.n_parts))
+    nodes = np.arange(4)
+    for a, b in ((0, 1), (2, 3)):
+        parts.test(np.array([[1, 2]]), nodes)  # what was measured by now goes on to be known
+        new = parts.unite(a, b)
+        union = {part: new if node in (a, b) else node for part, node in union.items()}
+        nodes = np.array([*nodes[(nodes != a) & (nodes != b)], new])
+        labels = np.searchsorted(nodes, [union[part] for part in range(4)])[y]
+        fresh = Parts(graphs, labels_of(bk, labels), len(nodes))
+        for pair in itertools.combinations(range(len(nodes)), 2):
+            found = parts.test(nodes[list(pair)][None], nodes)
+            own = [int(np.flatnonzero(fresh.owner[: len(nodes)] == c)[0]) for c in pair]
+            expected = fresh.test(np.array([own]), np.arange(len(nodes)))
+            assert found.law == expected.law
+            for name in ("log_p", "isolation", "between", "within", "length", "density", "valley"):
+                one, other = getattr(found, name), getattr(expected, name)
+                np.testing.assert_allclose(one, other, rtol=1e-9)
+
+
 def test_clusters_that_hold_together_are_their_own_parts(bk):
     W, labels = ring(60), labels_of(bk, np.arange(60) // 20)
     part, owner, core = parts_joined_by_walks(prepare_walks(graph_of(bk, W)), labels, 3)
@@ -858,6 +899,8 @@ def test_a_valley_counts_if_it_is_clearer_than_the_cut_and_not_bent(
     ("given", "core", "joined", "expected"),
     [
         ({"widths": (60, 1, 1), "isolation": -99.0}, 100, [], (0, 60, "rows")),  # is clear
+        ({"widths": (15, 1, 1), "isolation": -99.0}, 100, [], (0, 15, "rows")),
+        ({"widths": (14, 1, 1), "isolation": -99.0}, 100, [], (0, 14, "graph")),
         ({"widths": (4, 4, 1), "isolation": -9.3}, 100, [], (-9.3, 0, "rows")),  # the gap is clear
         ({"widths": (0, 15, 30), "isolation": -1.0}, 100, [1], (-1, 15, "rows")),
         ({"widths": (0, 14, 30), "isolation": -1.0}, 100, [1], (-1, 14, "graph")),
