@@ -21,7 +21,7 @@ from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
+from specialk_gpu.selection.parts import MeasuredParts, Parts, lone_part, touching_parts
 from specialk_gpu.selection.walks import prepare_walks
 
 
@@ -455,6 +455,55 @@ def test_the_neighbours_of_most_edges_are_tested_first():
     heaviest = [i for i in np.argsort(-weights)[:8].tolist() if i not in (4, 9)]
     assert gaps.strongest(0, np.arange(14)) == {(0, i) for i in heaviest}
     assert gaps.strongest(13, np.arange(3)) == {(0, 13), (1, 13), (2, 13)}
+
+
+def test_pairs_are_tested_once_and_doubtful_ones_a_second_time(monkeypatch):
+    gaps, asked = gaps_of({(0, 1): [-3.0]}, [9] * 4), []
+    del gaps.complete
+    pairs = np.array([[0, 1], [1, 2], [2, 3]])
+    monkeypatch.setattr(merging_module, "touching_parts", lambda *_: pairs)
+
+    def first(ends, nodes, below):
+        asked.append((ends.tolist(), nodes.tolist(), below))
+        numbers = np.array([10.0 * a + b for a, b in ends])
+        doubtful, law = ends[:, 0] == 1, np.full(len(ends), "graph", dtype=object)
+        columns = (doubtful, numbers / 7, law, numbers / 9, ~doubtful, numbers / 5)
+        return MeasuredParts(-numbers, -numbers / 2, numbers, 4 * numbers, numbers / 3, *columns)
+
+    def second(ends, nodes, known):
+        asked.append((ends.tolist(), nodes.tolist(), "again"))
+        numbers = np.array([10.0 * a + b for a, b in ends])
+        for one, other in zip(known, first(ends, nodes, 0.0), strict=True):
+            np.testing.assert_array_equal(one, other)
+        return known._replace(log_p=-numbers - 1, doubtful=np.zeros(len(ends), dtype=bool))
+
+    gaps.parts.look, gaps.parts.look_again = first, second
+    gaps.complete(np.arange(4))
+    assert asked[:2] == [([[1, 2], [2, 3]], [0, 1, 2, 3], 0.0), ([[1, 2]], [0, 1, 2, 3], "again")]
+    for i, j in ((1, 2), (2, 1)):
+        assert (gaps.log_p[i, j], gaps.isolation[i, j], gaps.ratio[i, j]) == (-13, -6, 0.5)
+        assert not gaps.doubtful[i, j]
+        assert gaps.density[i, j] == 12 / 7
+    assert gaps.log_p[2, 3] == gaps.log_p[3, 2] == -23
+    assert gaps.log_p[0, 1] == -3
+    asked.clear()
+    gaps.complete(np.arange(4))
+    gaps.look(set(), np.arange(4))
+    assert not asked
+
+
+def test_a_union_with_an_isolated_part_keeps_the_gaps_of_the_other():
+    gaps = gaps_of({(0, 1): [-3.0, 0.4, 0.3], (1, 2): [-2.0]}, [9] * 5, {0: -6.0})
+    inherited = []
+    gaps.parts.inherit = lambda *nodes: inherited.append(nodes)
+    gaps.inherit(0, 4)
+    assert inherited == [(0, 4)]
+    for table in (gaps.log_p, gaps.ratio, gaps.density):
+        np.testing.assert_array_equal(table[4, :4], table[0, :4])
+        np.testing.assert_array_equal(table[:4, 4], table[:4, 0])
+    assert gaps.alone[4] is gaps.alone[0]
+    gaps.inherit(1, 3)
+    assert 3 not in gaps.alone
 
 
 # -- waits ----------------------------------------------------------------------------------------
