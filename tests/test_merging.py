@@ -330,6 +330,7 @@ def test_the_tree_of_one_leaf_has_one_level(bk):
     assert tree.n_leaves == 1
     assert host(bk, tree.labels(1)).tolist() == [0] * 7
     assert tree.to_linkage().shape == (0, 4)
+    assert tree.ratio.tolist() == [0]
 
 
 # -- which pairs are united -----------------------------------------------------------------------
@@ -361,6 +362,9 @@ def gaps_of(pairs, sizes, alone=(), first=None):
     return gaps
 
 
+LEAST = math.log(0.5)  # the least log p of two that look like one cluster
+
+
 @pytest.mark.parametrize(
     ("pairs", "sizes", "alone", "united"),
     [
@@ -368,7 +372,8 @@ def gaps_of(pairs, sizes, alone=(), first=None):
         ({(0, 1): [-0.2, 0.5], (2, 3): [-0.3, 0.6]}, [9] * 4, {}, [(2, 3), (0, 1)]),
         ({(0, 1): [-0.2, 0.6], (2, 3): [-0.3, 0.5]}, [9] * 4, {}, [(0, 1), (2, 3)]),
         ({(0, 1): [-0.1], (1, 2): [-0.1, 0.6], (2, 3): [-0.1]}, [9] * 4, {}, [(1, 2)]),
-        ({(0, 1): [math.log(0.5)], (1, 2): [-0.7, 0.4]}, [9] * 3, {}, [(0, 1)]),
+        ({(0, 1): [LEAST, 0.6], (2, 3): [LEAST, 0.5]}, [9] * 4, {}, [(0, 1), (2, 3)]),
+        ({(0, 1): [LEAST, 0.6], (2, 3): [LEAST - 1e-9, 0.5]}, [9] * 4, {}, [(0, 1)]),
         # none looks like one cluster: the least separate pair of all
         ({(0, 1): [-0.7, 0.6], (2, 3): [-0.8, 0.5], (1, 2): [-5.0]}, [9] * 4, {}, [(0, 1)]),
         ({(0, 1): [-7.0], (1, 2): [-6.0]}, [9] * 3, {}, [(1, 2)]),
