@@ -3,8 +3,10 @@
 import gc
 import math
 import os
+import re
 import subprocess
 import sys
+import warnings
 import weakref
 
 import numpy as np
@@ -26,8 +28,10 @@ from specialk_gpu.graph.distances import (
     principal_axes_for_distances,
 )
 from specialk_gpu.graph.duplicates import duplicate_groups
+from specialk_gpu.graph.features import features_within_range, values_of_constant_features
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
 from specialk_gpu.graph.radius import count_within_radius, list_within_radius, pairs_within_radius
+from specialk_gpu.graph.representatives import representatives_of
 from specialk_gpu.graph.rows import Rows
 
 normal = np.random.default_rng(0).normal
@@ -556,6 +560,110 @@ def test_rows_are_freed_with_their_last_user(scale):
             assert ref() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_neighbors", "kept"),
+    [
+        ([1] * 9, 2, None),
+        ([2] * 5 + [1] * 10, 2, "all"),  # a quarter of all neighbours are copies
+        ([2] * 6 + [1] * 8, 2, []),
+        ([3, *[1] * 21], 3, "all"),
+        ([4, *[1] * 20], 3, []),  # all neighbours of some rows are copies
+        ([1] * 9 + [3], 2, []),
+        # the last row lies alone, and the two nearest of the next one are 1 and 2 away
+        ([1] * 9 + [3], 2, [3]),
+        ([1] * 9 + [40], 2, [31]),
+        ([1] * 9 + [40], 35, []),
+        ([2] * 3 + [1] * 6 + [3], 2, [3]),
+        ([3] * 8 + [1, 3], 2, []),  # too few without many copies to say what is usual
+        ([1] * 3 + [3], 2, [3]),
+        ([1] * 2 + [3], 2, []),
+    ],
+)
+def test_copies_are_kept_if_they_are_few_or_far_from_all_others(bk, sizes, n_neighbors, kept):
+    at = np.arange(len(sizes), dtype=float)
+    if kept:
+        at[-1] += 5.1  # 6.1 from the next row: more than three times 2
+    elif sizes[-1] > 1:
+        at[-1] += 5
+    group = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    X = np.c_[at, 0 * at][group]
+    rows = Rows(bk.asarray(X))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = representatives_of(rows, n_neighbors)
+    assert [w.category for w in caught] == [DuplicateRowsWarning] * isinstance(kept, list)
+    if not isinstance(kept, list):
+        assert found == (rows, None, None)
+        return
+    first, place = bk.to_numpy(found.first), bk.to_numpy(found.place)
+    n = len(sizes)
+    np.testing.assert_array_equal(X[first[:n]][place], X)
+    np.testing.assert_array_equal(bk.to_numpy(found.rows.X), X[first])
+    assert (np.diff(first[:n]) > 0).all()
+    assert first[:n].tolist() == [int(np.flatnonzero(group == group[i])[0]) for i in first[:n]]
+    assert len(first) - n == sum(kept) - len(kept)
+    assert (X[first[n:], 0] == at[-1]).all()
+    said = f"one of them {max(sizes)} times, .* the {n} distinct rows of {len(X)}"
+    assert re.search(
+        said + (", except for copies of 1 that" if kept else ";"), str(caught[0].message)
+    )
+
+
+def test_neighbours_that_equal_their_row_are_counted(bk):
+    X = np.repeat(np.arange(5.0), [1, 2, 3, 4, 1])[:, None]
+    rows = Rows(bk.asarray(X))
+    for k in (1, 2, 3, 5):
+        near = np.argsort(abs(X - X.T) + 9 * np.eye(len(X)), axis=1, kind="stable")[:, :k]
+        assert rows.n_equal(k) == (X[near, 0] == X).sum()
+    assert Rows(bk.asarray(np.arange(5.0)[:, None])).n_equal(2) == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**600, 2.0**-600])
+def test_the_spacing_is_the_distance_to_the_last_neighbour(bk, unit):
+    X = normal(size=(30, 3))
+    expected = np.sort(np.sqrt(sq_distances(X)), axis=1)
+    rows = Rows(bk.asarray(X * unit))
+    for k in (4, 2, 9):
+        np.testing.assert_allclose(bk.to_numpy(rows.spacing(k)) / unit, expected[:, k], rtol=1e-12)
+
+
+def test_spacings_beyond_the_largest_number_are_that(bk):
+    top = np.finfo(np.float64).max
+    rows = Rows(bk.asarray(np.array([[-top], [top], [top / 2]])))
+    assert bk.to_numpy(rows.spacing(2)).tolist() == [top, top, top]
+    np.testing.assert_allclose(bk.to_numpy(rows.spacing(1)), [top, top / 2, top / 2])
+
+
+@pytest.mark.parametrize(
+    ("largest", "unit"),
+    [
+        (1.0, 1.0),
+        (0.0, 1.0),
+        (0.99e100, 1.0),
+        (1e100, 2.0**333),
+        (1.01e-100, 1.0),
+        (1e-100, 2.0**-332),
+        (2.0**500, 2.0**501),
+        (1.5 * 2.0**-500, 2.0**-499),
+        (2.0**1023, 2.0**1023),
+    ],
+)
+def test_data_of_extreme_size_are_divided_by_a_power_of_two(bk, largest, unit):
+    X = bk.asarray(np.array([[0.0, 0.5], [-1.0, 0.25]]) * largest)
+    scaled, found = features_within_range(bk, X)
+    assert found == unit
+    assert (scaled is X) == (unit == 1)
+    np.testing.assert_array_equal(bk.to_numpy(scaled) * unit, bk.to_numpy(X))
+    if unit != 1:
+        assert 0.5 <= np.abs(bk.to_numpy(scaled)).max() <= 1
+
+
+def test_constant_columns_are_known_by_their_value(bk):
+    X = np.array([[1.0, 2, 3], [1, 5, 3], [1, 2, 4]])
+    assert bk.to_numpy(values_of_constant_features(bk, bk.asarray(X))).tolist() == [1, 0, 0]
+    assert values_of_constant_features(bk, bk.asarray(X[:, 1:])) is None
 
 
 def test_rows_of_equal_hash_are_told_apart(bk, colliding):
