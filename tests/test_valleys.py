@@ -258,6 +258,30 @@ def test_a_pair_is_bent_by_its_definition():
     assert {tuple(map(bool, x)) for x in told} == {(a, b) for a in (0, 1) for b in (0, 1)}
 
 
+def test_a_pair_is_bent_from_the_offset_of_its_valley_on_that_the_definition_has():
+    n_found = 0
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        d, sizes = int(rng.integers(1, 4)), rng.integers(8, 40, size=3)
+        place = np.repeat([5.0, 4.0, 6.2], sizes) + rng.uniform(-0.3, 0.3, size=sizes.sum())
+        Y = rng.normal(size=(len(place), d)) * np.repeat([1, 2, 0.5], sizes)[:, None]
+        Y += np.outer(place, rng.normal(size=d))
+
+        def moved(shift, Y=Y, n=sizes[0]):
+            return np.r_[Y[:n] + shift, Y[n:]]
+
+        low, high = 0.0, 5.0
+        for _ in range(13):
+            middle = (low + high) / 2
+            is_beyond = bent_by_definition(moved(middle), place, sizes)[0]
+            low, high = (low, middle) if is_beyond else (middle, high)
+        if low > 0 and not bent_by_definition(moved(low), place, sizes)[1]:
+            n_found += 1
+            assert not valleys._is_valley_bent(moved(low - 1e-3), place, sizes)
+            assert valleys._is_valley_bent(moved(high + 1e-3), place, sizes)
+    assert n_found >= 6
+
+
 def test_rows_on_the_line_and_equal_columns_say_nothing_of_a_bend():
     for seed in range(40):
         rng = np.random.default_rng(seed)
