@@ -353,6 +353,7 @@ def test_arcs_rings_and_cylinders_are_bent(bk, angle, height):
     y = (X[:, 0] > 0).astype(int)
     assert log_p(bk, X, y) < math.log(0.01)
     assert is_bent(bk, X, y)
+    assert is_bent(bk, X[:, [1, 0, 2]], y)  # the line is along another column
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -369,6 +370,15 @@ def test_a_pair_is_bent_if_few_rows_of_the_valley_are_in_its_middle(n_near, bent
     valley[n_near:] = np.tile([-1, 1], 50)[: 100 - n_near]
     side = np.tile([-0.1, 0.1], 25)
     Y = np.concatenate([valley, side, side])[:, None]
+    place = np.repeat([0.0, -1, 1], [100, 50, 50])
+    assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
+
+
+@pytest.mark.parametrize(("offset", "bent"), [(0.4, True), (0.6, False)])
+def test_the_middle_of_a_valley_is_that_of_the_rows_beside_it(offset, bent):
+    """Rows at -1 and 1 around an offset: from about one half on, one side is in the middle."""
+    side = np.tile([-0.1, 0.1], 25)
+    Y = np.concatenate([np.tile([-1, 1], 50) + offset, side, side])[:, None]
     place = np.repeat([0.0, -1, 1], [100, 50, 50])
     assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
 
