@@ -23,6 +23,7 @@ from specialk_gpu import (
     knn_graph,
 )
 from specialk_gpu._result import NO_POWER, TIME_IS_UP, Candidate
+from specialk_gpu._time_limit import OutOfTime, TimeLimit
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection import search as search_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -825,6 +826,63 @@ def test_a_search_that_is_out_of_time_polishes_nothing(monkeypatch):
     assert settled == [(3, 1, False)]
     assert told["warn_of_the_time"][0] == ("late", "known")
     assert [step.k for step in found.path if step.reason.endswith(TIME_IS_UP)] == [3]
+
+
+def trees_searched(monkeypatch, m, rounds, n_clusters=None, least=1, most=None):
+    """Search trees of which each round's are known; return the result and what was cut."""
+    wish = search_module._SearchRequest(-5.0, n_clusters, least, most or n_clusters or m)
+    graphs = SimpleNamespace(n_distinct=m, one_part=lambda: np.zeros(m, dtype=np.int32))
+    cut, told, rounds = [], [], iter(rounds)
+
+    def grow(_, __, wanted, seed, ___, pairs, trees):
+        assert seed == 7
+        cut.append(wanted)
+        found, ends = next(rounds)
+        pairs[:] = [f"pairs {len(cut)}"]
+        trees |= found
+        if ends:
+            raise OutOfTime(TimeLimit(1.0))
+
+    monkeypatch.setattr(search_module, "_grow_searched_trees", grow)
+    clock = SimpleNamespace(stop=lambda *what: told.append(what))
+    found = search_module._search_trees(graphs, lambda n: f"pairs of {n}", wish, 7, clock)
+    return *found, cut, told
+
+
+def test_the_graph_is_cut_more_finely_while_many_clusters_pass(monkeypatch):
+    few, many, most = (levels(*[-9.0] * (n - 1), -1.0) for n in (3, 31, 61))
+    rounds = [({1: many, 0: few}, False), ({0: most}, False), ({0: few}, False)]
+    trees, pairs, end, known, cut, told = trees_searched(monkeypatch, 10_000, rounds)
+    assert (trees, pairs, end, known) == ([few, many, most, few], "pairs 3", None, "")
+    assert cut[0] == list(RESOLUTIONS)
+    assert [[one.n_fragments for one in wanted] for wanted in cut[1:]] == [[120], [240]]
+    assert [what[1] for what in told] == [f"{n} clusters pass" for n in ("3, 31", 61, 3)]
+    for settings in ({"most": 30}, {"n_clusters": 31}, {"least": 2, "most": 15}):
+        *_, cut, _ = trees_searched(monkeypatch, 10_000, [({0: many}, False)], **settings)
+        assert len(cut) == 1
+        n_clusters, least = settings.get("n_clusters"), settings.get("least", 1)
+        assert cut[0] == fragment_resolutions(10_000, n_clusters or least, n_clusters)
+
+
+@pytest.mark.parametrize("settings", [{"most": 1}, {"n_clusters": 1}, {"m": 1}])
+def test_one_cluster_needs_no_fragments(monkeypatch, settings):
+    settings = {"m": 40, "rounds": []} | settings
+    trees, pairs, end, _, cut, _ = trees_searched(monkeypatch, **settings)
+    assert ([tree.n_leaves for tree in trees], pairs, end, cut) == ([1], "pairs of 1", None, [])
+
+
+def test_out_of_time_the_trees_that_are_complete_are_known(monkeypatch):
+    few, many = (levels(*[-9.0] * (n - 1), -1.0) for n in (3, 31))
+    rounds = [({0: few, 2: many}, False), ({}, True)]
+    trees, pairs, end, known, *_ = trees_searched(monkeypatch, 10_000, rounds)
+    assert trees == [few, many]
+    assert (pairs, type(end)) == ("pairs 2", OutOfTime)
+    assert known.startswith("2 of 7 divisions into fragments were merged")
+    trees, _, _, known, *_ = trees_searched(monkeypatch, 10_000, [({4: few, 1: many}, True)])
+    assert trees == [many, few]
+    assert known.startswith("2 of 6 divisions into fragments were merged")
+    with pytest.raises(OutOfTime):
+        trees_searched(monkeypatch, 10_000, [({}, True)])
 
 
 # -- resolutions ----------------------------------------------------------------------------------
