@@ -697,6 +697,7 @@ def test_the_most_clusters_that_pass_are_taken_unless_that_is_a_jump(
 
 def test_of_trees_of_equal_p_the_one_of_the_least_ratio_is_taken():
     trees = [levels(-9, -6), levels(-9, -6, ratio=0.4), levels(-9, -5.9, ratio=0.1), levels(-20)]
+    trees[1].ratio[:2] = 0.9  # of coarser levels
     assert search_module._searched_tree_of_least_p(trees, 3) is trees[1]
     assert search_module._searched_tree_of_least_p(trees, 2) is trees[3]
 
