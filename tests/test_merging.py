@@ -221,6 +221,10 @@ def test_cuts_of_unions_are_those_of_the_merged_labels(bk, name):
         own = np.searchsorted(nodes, label)  # nodes rise
         fresh = Cuts(graph, bk.asarray(own[given(name)[2]], dtype=np.int32), len(nodes))
         np.testing.assert_array_equal(cuts.sizes[nodes], fresh.sizes[: len(nodes)])
+        np.testing.assert_array_equal(cuts.first[nodes], fresh.first[: len(nodes)])
+        assert fresh.first[: len(nodes)].tolist() == [
+            int(np.flatnonzero(own[given(name)[2]] == i)[0]) for i in range(len(nodes))
+        ]
         n = len(nodes)
         np.testing.assert_array_equal(cuts.weights[np.ix_(nodes, nodes)], fresh.weights[:n, :n])
         assert set(host(bk, cuts.rows(new))) == set(host(bk, fresh.rows(n - 1)))
