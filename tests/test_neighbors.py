@@ -284,6 +284,52 @@ def test_bounds_hold_and_are_as_close_as_rounding_lets_them_be(bk, dtype, case):
     np.testing.assert_allclose(bk.to_numpy(found.sq_norms), norms, rtol=1e-9)
 
 
+def test_bounds_for_the_last_search_hold_and_are_the_squares_of_integers(bk):
+    for X, is_exact in ((normal(size=(90, 5)), False), (np.rint(9 * normal(size=(90, 5))), True)):
+        found = distance_bounds(bk, bk.asarray(X), "float64")
+        rows = bk.asarray(np.array([3, 0, 70]))
+        for m in (90, 40):
+            lower, slack = exact._bounds_on_neighbors(found, rows, m, exact=is_exact)
+            lower, slack = bk.to_numpy(lower), bk.to_numpy(slack)
+            square = sq_distances(X)[[3, 0, 70], :m] / found.scale**2
+            if is_exact:
+                np.testing.assert_array_equal(lower, square)
+                assert not slack.any()
+            assert (lower <= square).all()
+            assert (square <= lower + slack).all()
+            assert slack.max() < 1e-12
+
+
+@pytest.mark.parametrize("m", [100, 255, 511, 512, 600, 2000])
+@pytest.mark.parametrize("k", [1, 5, 40, 100])
+def test_the_k_th_smallest_is_at_most_its_limit(bk, m, k):
+    upper = np.random.default_rng(0).permuted(np.tile(np.arange(float(m)), (6, 1)), axis=1)
+    limit = bk.to_numpy(exact._upper_limit_on_neighbors(bk.xp, bk.asarray(upper), k))
+    assert limit.shape == (6, 1)
+    assert (limit >= k - 1).all()  # the smallest is 0
+    if m < 2 * max(8 * k, 256):  # groups of one
+        assert (limit == k - 1).all()
+    else:  # rarely are two of the k smallest in one group
+        assert (limit <= 1.5 * k + 2).all()
+
+
+@pytest.mark.parametrize("n_near", [1, 300, 1000, 5000])
+def test_cells_hold_each_row_once_and_those_near_them_are_enough(n_near):
+    base = normal(size=(1500, 40)).astype(np.float32)
+    base[:, 0] += 20 * (np.arange(1500) % 3)
+    order, cells, near_rows = host_search._cells_of_host_search(base, n_near)
+    np.testing.assert_array_equal(np.sort(order), np.arange(1500))
+    places = np.concatenate([np.arange(1500)[cell] for cell in cells])
+    np.testing.assert_array_equal(places, np.arange(1500))
+    for i, cell in enumerate(cells):
+        near = near_rows(i)
+        assert set(range(cell.start, cell.stop)) <= set(near.tolist())
+        assert len(set(near.tolist())) == len(near) >= min(n_near, 1500)
+        own = order[cell] % 3
+        if len(near) < 1500 and (own == own[0]).all() and n_near <= 300:
+            assert (order[near] % 3 == own[0]).mean() > 0.9
+
+
 @pytest.mark.parametrize("rank", [1, 5, 20])
 def test_along_axes_lower_bounds_hold_and_the_remainder_is_a_column(bk, rank):
     rng = np.random.default_rng(0)
