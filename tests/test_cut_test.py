@@ -126,6 +126,29 @@ def test_the_profile_is_cuts_and_where_they_are(bk):
     np.testing.assert_allclose(bk.to_numpy(weight), cuts[at], rtol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(25))
+def test_cuts_between_rows_that_the_walks_do_not_order_do_not_count(bk, seed):
+    """Copies of a row have the same neighbours; the border may lie between two of them."""
+    rng = np.random.default_rng(seed)
+    base = np.triu(rng.random((7, 7)) * (rng.random((7, 7)) < 0.5), 1)
+    base[np.arange(6), np.arange(1, 7)] = 1
+    copy = np.repeat(np.arange(7), rng.integers(1, 4, size=7))
+    labels = np.r_[0, 1, 2, rng.integers(3, size=copy.size - 3)]
+    W = (base + base.T)[copy][:, copy]
+    cuts_of = Cuts(prepare_walks(graph_of(bk, W)), labels_of(bk, labels), 3)
+    pairs = np.array([(0, 1), (2, 0), (1, 2)])
+    found = np.transpose(cuts_of.measure(pairs))
+    for (i, j), own in zip(pairs.tolist(), found.tolist(), strict=True):
+        cuts, known, S = dense_cuts(W, labels, i, j)
+        cuts, border = np.where(known, cuts, 0), int((labels == i).sum()) - 1
+        between = S[np.ix_(labels == i, labels == j)].sum()
+        if cuts[border] > 0:
+            between = max(min(between, cuts[border]), between / 2)
+        within = min(cuts[: border + 1].max(), cuts[border:].max())
+        np.testing.assert_allclose(own, (between, within), rtol=1e-6)
+        np.testing.assert_allclose(np.ravel(cuts_of.measure(np.array([[i, j]]))), own, rtol=1e-12)
+
+
 @pytest.mark.parametrize("factor", [1e-9, 1.0, 1e9])
 def test_the_unit_of_the_similarities_does_not_matter(bk, factor):
     W = knn_graph(BLOBS)
