@@ -271,6 +271,7 @@ def test_bounds_hold_and_are_as_close_as_rounding_lets_them_be(bk, dtype, case):
     lower, upper, square, found = bounded(bk, X, dtype)
     assert (lower <= square).all()
     assert (square <= upper).all()
+    assert 0.5 <= np.abs(bk.to_numpy(found.base)).max() <= 1
     if case == "normal":  # relative to the norms: 20 terms of a product, 16 of the rest
         eps = float(np.finfo(np.float32 if dtype == "float16" else dtype).eps)
         own = float(np.finfo(dtype).eps) if dtype != "float64" else 0.0
