@@ -186,6 +186,8 @@ def test_ties_are_asked_again_with_twice_as_many_before_they_are_done_again(monk
     hub = np.r_[corners, np.zeros((1, 8))]  # whose 256 nearest are equally far
     assert check_against_brute_force(cpu, hub, 3) == 257
     assert [rows.tolist() for rows in redone] == [[256]]
+    check_against_brute_force(cpu, 12 * hub, 3)  # integers of another size
+    assert len(redone) == 2
 
 
 def test_squares_that_underflow_leave_a_tree_in_doubt():
@@ -418,6 +420,11 @@ def test_what_float16_does_not_certify_is_done_again_and_counted(monkeypatch):
 @pytest.mark.parametrize("m", [2, 3, 5, 6, 100])
 def test_all_other_rows_can_be_asked_for(bk, m):
     check_against_brute_force(bk, normal(size=(m, 4)), m - 1)
+
+
+def test_where_all_rows_are_candidates_none_is_in_doubt(bk):
+    for X in (normal(size=(9, 12)), np.eye(9), normal(size=(9, 12)) * 2.0 ** np.arange(12)):
+        assert check_against_brute_force(bk, X, 3) == 0
 
 
 @pytest.mark.parametrize("exponent", [-1000, -660, 660, 1015])
