@@ -665,6 +665,21 @@ def test_copies_are_kept_if_they_are_few_or_far_from_all_others(bk, sizes, n_nei
     )
 
 
+@pytest.mark.parametrize("copies", [1, 2])
+def test_neighbours_are_searched_once_unless_more_are_asked_for(bk, monkeypatch, caplog, copies):
+    asked, search_them = [], found_rows.search_neighbors
+    monkeypatch.setattr(
+        found_rows, "search_neighbors", lambda *a: asked.append(a[2]) or search_them(*a)
+    )
+    rows = Rows(bk.asarray(np.repeat(normal(size=(40, 12)), copies, axis=0)))
+    caplog.set_level("INFO", logger="specialk_gpu")
+    for k in (3, 3, 2, 5, 5, 4):
+        rows.neighbors(k)
+    assert asked == [3, 5]
+    n_rows = [record.getMessage().split(",")[0] for record in caplog.records]
+    assert n_rows.count(f"neighbours: {40 * copies} rows") == 2
+
+
 def test_neighbours_that_equal_their_row_are_counted(bk):
     X = np.repeat(np.arange(5.0), [1, 2, 3, 4, 1])[:, None]
     rows = Rows(bk.asarray(X))
