@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from specialk_gpu import SpecialK, affinity_matrix, knn_graph, neighbors_graph, radius_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph import knn as graph
+from specialk_gpu.graph import radius as radius_module
 from specialk_gpu.graph.features import features_of_unit_length
 from specialk_gpu.graph.knn import normalised_graph
 from specialk_gpu.graph.radius import refuse_radius_graph
@@ -252,6 +253,16 @@ def test_the_blocks_in_which_a_graph_is_assembled_do_not_matter(bk, monkeypatch,
 def test_edges_that_fit_are_let_through():
     assert refuse_radius_graph(2**31 - 1, 2**40, 1.0) is None
     assert refuse_radius_graph(0, 0, 1.0) is None
+    assert refuse_radius_graph(2000, 30_000, 1.0) is None  # twelve bytes each: four fifths
+    with pytest.raises(MemoryError, match="needs 24,000 bytes, but 29,999 are free"):
+        refuse_radius_graph(2000, 29_999, 1.0)
+
+
+def test_a_square_is_the_largest_whose_root_is_at_most_the_radius():
+    for radius in (1.0, 3.0, 0.1, 1e-150, 1e149, *np.random.default_rng(0).random(200)):
+        square = radius_module._largest_sq_radius(float(radius))
+        assert math.sqrt(square) <= radius < math.sqrt(math.nextafter(square, math.inf))
+    assert 1e300 <= radius_module._largest_sq_radius(1e300) < math.inf
 
 
 # Given affinities ---------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """Merging: levels of the tree and their p, cuts of unions, linkages, waits."""
 
+import math
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,11 +16,12 @@ from specialk_gpu import knn_graph
 from specialk_gpu.backend import get_backend
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection import cuts as cuts_module
+from specialk_gpu.selection import merging as merging_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
+from specialk_gpu.selection.parts import MeasuredParts, Parts, lone_part, touching_parts
 from specialk_gpu.selection.walks import prepare_walks
 
 
@@ -218,6 +221,10 @@ def test_cuts_of_unions_are_those_of_the_merged_labels(bk, name):
         own = np.searchsorted(nodes, label)  # nodes rise
         fresh = Cuts(graph, bk.asarray(own[given(name)[2]], dtype=np.int32), len(nodes))
         np.testing.assert_array_equal(cuts.sizes[nodes], fresh.sizes[: len(nodes)])
+        np.testing.assert_array_equal(cuts.first[nodes], fresh.first[: len(nodes)])
+        assert fresh.first[: len(nodes)].tolist() == [
+            int(np.flatnonzero(own[given(name)[2]] == i)[0]) for i in range(len(nodes))
+        ]
         n = len(nodes)
         np.testing.assert_array_equal(cuts.weights[np.ix_(nodes, nodes)], fresh.weights[:n, :n])
         assert set(host(bk, cuts.rows(new))) == set(host(bk, fresh.rows(n - 1)))
@@ -327,6 +334,185 @@ def test_the_tree_of_one_leaf_has_one_level(bk):
     assert tree.n_leaves == 1
     assert host(bk, tree.labels(1)).tolist() == [0] * 7
     assert tree.to_linkage().shape == (0, 4)
+    assert tree.ratio.tolist() == [0]
+
+
+# -- which pairs are united -----------------------------------------------------------------------
+
+
+class Alone:
+    """A part that no edge joins, with a given log p whatever it is paired with."""
+
+    def __init__(self, log_p):
+        self.given, self.asked = log_p, []
+
+    def log_p(self, n_rows, k):
+        self.asked.append((n_rows, k))
+        return self.given
+
+
+def gaps_of(pairs, sizes, alone=(), first=None):
+    """Return the gaps of nodes; of each pair the log p, and perhaps the ratio and the density."""
+    n = len(sizes)
+    first = np.arange(n) if first is None else np.array(first)
+    cuts = SimpleNamespace(sizes=np.array(sizes), first=first)
+    gaps = merging_module._MergingGaps(SimpleNamespace(n_parts=n, cuts=cuts))
+    for (i, j), (log_p, *more) in pairs.items():
+        ratio, density = [*more, *[0.5, 0.5][len(more) :]]
+        for table, value in ((gaps.log_p, log_p), (gaps.ratio, ratio), (gaps.density, density)):
+            table[i, j] = table[j, i] = value
+    gaps.alone = {node: Alone(log_p) for node, log_p in dict(alone).items()}
+    gaps.complete = lambda _: None
+    return gaps
+
+
+LEAST = math.log(0.5)  # the least log p of two that look like one cluster
+
+
+@pytest.mark.parametrize(
+    ("pairs", "sizes", "alone", "united"),
+    [
+        # each other's least separate neighbours, the least separate first, are united in one round
+        ({(0, 1): [-0.2, 0.5], (2, 3): [-0.3, 0.6]}, [9] * 4, {}, [(2, 3), (0, 1)]),
+        ({(0, 1): [-0.2, 0.6], (2, 3): [-0.3, 0.5]}, [9] * 4, {}, [(0, 1), (2, 3)]),
+        ({(0, 1): [-0.1], (1, 2): [-0.1, 0.6], (2, 3): [-0.1]}, [9] * 4, {}, [(1, 2)]),
+        ({(0, 1): [LEAST, 0.6], (2, 3): [LEAST, 0.5]}, [9] * 4, {}, [(0, 1), (2, 3)]),
+        ({(0, 1): [LEAST, 0.6], (2, 3): [LEAST - 1e-9, 0.5]}, [9] * 4, {}, [(0, 1)]),
+        # none looks like one cluster: the least separate pair of all
+        ({(0, 1): [-0.7, 0.6], (2, 3): [-0.8, 0.5], (1, 2): [-5.0]}, [9] * 4, {}, [(0, 1)]),
+        ({(0, 1): [-7.0], (1, 2): [-6.0]}, [9] * 3, {}, [(1, 2)]),
+        # of equal p, the larger ratio; of equal ratios, the larger density
+        ({(0, 1): [-7.0, 0.4, 1.0], (1, 2): [-7.0, 0.5, 0.1]}, [9] * 3, {}, [(1, 2)]),
+        ({(0, 1): [-7.0, 0.5, 1.0], (1, 2): [-7.0, 0.5, 0.1]}, [9] * 3, {}, [(0, 1)]),
+        ({(0, 1): [-7.0, 0.5, 0.1], (1, 2): [-7.0, 0.5, 1.0]}, [9] * 3, {}, [(1, 2)]),
+        ({(0, 1): [-7.0, 0.0, 0.0], (1, 2): [-7.1, 0.5, 1.0]}, [9] * 3, {}, [(0, 1)]),
+        # a part that no edge joins has the largest p: it is united with the largest other one
+        ({(0, 1): [-7.0]}, [9, 8, 3], {2: -6.0}, [(2, 0)]),
+        ({(0, 1): [-7.0]}, [8, 9, 3], {2: -6.0}, [(2, 1)]),
+        ({(0, 1): [-7.0]}, [9, 9, 3], {2: -6.0}, [(2, 0)]),
+        ({(0, 1): [-7.0]}, [8, 9, 30], {2: -6.0}, [(2, 1)]),
+        ({(0, 1): [-5.0]}, [9, 8, 3], {2: -6.0}, [(0, 1)]),
+        ({(0, 1): [-6.0 - math.log(2)]}, [9, 8, 3], {2: -6.0}, [(2, 0)]),  # times k - 1, the same
+        ({(0, 1): [-6.0]}, [9, 8, 3], {2: -6.0}, [(0, 1)]),
+        ({(0, 1): [-0.3], (2, 3): [-0.2]}, [9] * 5, {4: 0.0}, [(2, 3), (0, 1)]),  # p is 1 for all
+        # of several such parts, the one of the largest p, the fewest rows, the first row
+        ({}, [9, 8, 3], {0: -7.0, 1: -6.5, 2: -6.6}, [(1, 0)]),
+        ({}, [9, 8, 3], {0: -7.0, 1: -6.5, 2: -6.5}, [(2, 0)]),
+        ({}, [9, 3, 3], {0: -7.0, 1: -6.5, 2: -6.5}, [(1, 0)]),
+        ({}, [9, 8, 3], {0: -6.0, 1: -6.5, 2: -6.5}, [(0, 1)]),
+    ],
+)
+def test_the_least_separate_are_united(pairs, sizes, alone, united):
+    gaps = gaps_of(pairs, sizes, alone)
+    assert merging_module._merging_round(gaps, np.arange(len(sizes))) == united
+
+
+def test_a_pair_that_is_isolated_does_not_look_like_one_cluster():
+    gaps = gaps_of({(0, 1): [-0.1], (1, 2): [-0.3], (2, 3): [-0.2]}, [9] * 4)
+    gaps.isolation[0, 1] = gaps.isolation[1, 0] = -0.7
+    assert merging_module._merging_round(gaps, np.arange(4)) == [(2, 3)]
+    gaps = gaps_of({(0, 1): [-0.1]}, [9] * 3, {2: -0.5})
+    for isolation, united in ((-0.4, (0, 1)), (-0.5, (0, 1)), (-0.6, (2, 0))):
+        gaps.isolation[0, 1] = gaps.isolation[1, 0] = isolation
+        assert merging_module._merging_round(gaps, np.arange(3)) == [united]
+
+
+def test_what_is_doubtful_or_does_not_touch_has_no_rank():
+    gaps = gaps_of({(0, 1): [-3.0], (1, 2): [-2.0], (0, 3): [-1.0]}, [9] * 4)
+    gaps.doubtful[0, 3] = gaps.doubtful[3, 0] = True
+    alive = np.array([0, 1, 2, 3])
+    log_p, rank = merging_module._ranked_for_merging(gaps, alive)
+    assert log_p[0, 1] == log_p[1, 0] == -3 + math.log(3)
+    assert np.isneginf(log_p).sum() == 12
+    np.testing.assert_array_equal(rank, rank.T)
+    assert rank[1, 2] > rank[0, 1] > -1
+    assert (rank == -1).sum() == 12
+
+
+def test_parts_that_no_edge_joins_are_paired_with_the_largest_other_one():
+    gaps = gaps_of({(0, 1): [-7.0]}, [9, 5, 9, 3], {2: -6.0, 0: -5.0, 3: -4.0})
+    nodes = np.array([0, 1, 2, 3])
+    assert gaps.decisive_alone(nodes) == {0: -5.0, 2: -6.0, 3: -4.0}
+    # of the two of nine rows, the first
+    assert [gaps.alone[node].asked for node in (0, 2, 3)] == [[(18, 4)], [(18, 4)], [(12, 4)]]
+    assert gaps.decisive_alone(np.array([1, 3])) == {3: -4.0}
+    assert gaps.alone[3].asked[-1] == (8, 2)
+    assert gaps_of({}, [9, 5]).decisive_alone(np.array([0, 1])) == {}
+
+
+def test_a_level_is_complete_unless_a_pair_has_p_1():
+    done = []
+    gaps = gaps_of({(0, 1): [-0.5, 0.7], (1, 2): [-9.0, 0.9]}, [9] * 4)
+    gaps.complete = done.append
+    assert gaps.level(np.array([0, 1, 2])) == (0.0, 0.9)  # half of 2 is 1
+    assert not done
+    assert gaps.level(np.array([1, 2])) == (-9.0, 0.9)
+    assert len(done) == 1
+    assert gaps.level(np.array([0, 2, 3])) == (-math.inf, 0.0)
+    gaps.alone = {3: Alone(-4.0)}
+    assert gaps.level(np.array([1, 2, 3])) == (-4.0, 0.9)
+    gaps.alone = {3: Alone(0.0)}
+    assert gaps.level(np.array([1, 2, 3])) == (0.0, 0.9)
+    assert len(done) == 3
+
+
+def test_the_neighbours_of_most_edges_are_tested_first():
+    gaps = gaps_of({(0, 4): [-1.0], (0, 9): [-1.0]}, [9] * 14)
+    weights = np.array([0, 5, 4, 12, 11, 2, 1, 9, 8, 7, 6, 3, 10, 13])
+    gaps.parts.cuts.weights = np.tile(weights, (14, 1))
+    gaps.parts.touching = lambda node, others: others[others != node]
+    heaviest = [i for i in np.argsort(-weights)[:8].tolist() if i not in (4, 9)]
+    assert gaps.strongest(0, np.arange(14)) == {(0, i) for i in heaviest}
+    assert gaps.strongest(13, np.arange(3)) == {(0, 13), (1, 13), (2, 13)}
+
+
+def test_pairs_are_tested_once_and_doubtful_ones_a_second_time(monkeypatch):
+    gaps, asked = gaps_of({(0, 1): [-3.0]}, [9] * 4), []
+    del gaps.complete
+    pairs = np.array([[0, 1], [1, 2], [2, 3]])
+    monkeypatch.setattr(merging_module, "touching_parts", lambda *_: pairs)
+
+    def first(ends, nodes, below):
+        asked.append((ends.tolist(), nodes.tolist(), below))
+        numbers = np.array([10.0 * a + b for a, b in ends])
+        doubtful, law = ends[:, 0] == 1, np.full(len(ends), "graph", dtype=object)
+        columns = (doubtful, numbers / 7, law, numbers / 9, ~doubtful, numbers / 5)
+        return MeasuredParts(-numbers, -numbers / 2, numbers, 4 * numbers, numbers / 3, *columns)
+
+    def second(ends, nodes, known):
+        asked.append((ends.tolist(), nodes.tolist(), "again"))
+        numbers = np.array([10.0 * a + b for a, b in ends])
+        for one, other in zip(known, first(ends, nodes, 0.0), strict=True):
+            np.testing.assert_array_equal(one, other)
+        return known._replace(log_p=-numbers - 1, doubtful=np.zeros(len(ends), dtype=bool))
+
+    gaps.parts.look, gaps.parts.look_again = first, second
+    gaps.complete(np.arange(4))
+    assert asked[:2] == [([[1, 2], [2, 3]], [0, 1, 2, 3], 0.0), ([[1, 2]], [0, 1, 2, 3], "again")]
+    for i, j in ((1, 2), (2, 1)):
+        assert (gaps.log_p[i, j], gaps.isolation[i, j], gaps.ratio[i, j]) == (-13, -6, 0.5)
+        assert not gaps.doubtful[i, j]
+        assert gaps.density[i, j] == 12 / 7
+    assert gaps.log_p[2, 3] == gaps.log_p[3, 2] == -23
+    assert gaps.log_p[0, 1] == -3
+    asked.clear()
+    gaps.complete(np.arange(4))
+    gaps.look(set(), np.arange(4))
+    assert not asked
+
+
+def test_a_union_with_an_isolated_part_keeps_the_gaps_of_the_other():
+    gaps = gaps_of({(0, 1): [-3.0, 0.4, 0.3], (1, 2): [-2.0]}, [9] * 5, {0: -6.0})
+    inherited = []
+    gaps.parts.inherit = lambda *nodes: inherited.append(nodes)
+    gaps.inherit(0, 4)
+    assert inherited == [(0, 4)]
+    for table in (gaps.log_p, gaps.ratio, gaps.density):
+        np.testing.assert_array_equal(table[4, :4], table[0, :4])
+        np.testing.assert_array_equal(table[:4, 4], table[:4, 0])
+    assert gaps.alone[4] is gaps.alone[0]
+    gaps.inherit(1, 3)
+    assert 3 not in gaps.alone
 
 
 # -- waits ----------------------------------------------------------------------------------------

@@ -3,8 +3,10 @@
 import gc
 import math
 import os
+import re
 import subprocess
 import sys
+import warnings
 import weakref
 from itertools import product
 
@@ -21,10 +23,16 @@ from specialk_gpu.backend import cpu
 from specialk_gpu.graph import cells, host_search
 from specialk_gpu.graph import neighbor_search as exact
 from specialk_gpu.graph import rows as found_rows
-from specialk_gpu.graph.distances import distance_bounds, principal_axes_for_distances
+from specialk_gpu.graph.distances import (
+    distance_bounds,
+    has_integer_distances,
+    principal_axes_for_distances,
+)
 from specialk_gpu.graph.duplicates import duplicate_groups
+from specialk_gpu.graph.features import features_within_range, values_of_constant_features
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
 from specialk_gpu.graph.radius import count_within_radius, list_within_radius, pairs_within_radius
+from specialk_gpu.graph.representatives import representatives_of
 from specialk_gpu.graph.rows import Rows
 
 normal = np.random.default_rng(0).normal
@@ -181,6 +189,8 @@ def test_ties_are_asked_again_with_twice_as_many_before_they_are_done_again(monk
     hub = np.r_[corners, np.zeros((1, 8))]  # whose 256 nearest are equally far
     assert check_against_brute_force(cpu, hub, 3) == 257
     assert [rows.tolist() for rows in redone] == [[256]]
+    check_against_brute_force(cpu, 12 * hub, 3)  # integers of another size
+    assert len(redone) == 2
 
 
 def test_squares_that_underflow_leave_a_tree_in_doubt():
@@ -315,6 +325,128 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
         assert ranks.pop() <= 31
 
 
+def bounded(bk, X, dtype, axes=None):
+    """Return lower and upper bounds on squared distances, and the squares, in units of scale²."""
+    found = distance_bounds(bk, bk.asarray(X), dtype, None if axes is None else bk.asarray(axes))
+    products = bk.to_numpy(bk.products(found.base, found.base)).astype(np.float64)
+    low, loss = bk.to_numpy(found.low_norms), bk.to_numpy(found.loss)
+    score = (products + low.astype(dtype if dtype == "float64" else np.float32)).astype(np.float64)
+    lower = score + low[:, None]
+    upper = lower + 2 * np.add.outer(loss, loss)
+    return lower - found.floor, upper + found.floor, sq_distances(X) / found.scale**2, found
+
+
+@pytest.mark.parametrize("case", ["normal", "short", "far", "outlier", "integers", "tiny"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_bounds_hold_and_are_as_close_as_rounding_lets_them_be(bk, dtype, case):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(150, 20)) * np.r_[1, 0.1 * np.ones(19)]
+    if case == "short":  # rows of all lengths
+        X *= 2.0 ** rng.integers(-30, 1, size=150)[:, None]
+    elif case in ("far", "outlier", "integers", "tiny"):
+        X = {
+            "far": X + 1e4,
+            "outlier": np.r_[X, 1e6 * X[:1]],
+            "integers": np.rint(20 * X),
+            "tiny": 1e-90 * X,
+        }[case]
+    lower, upper, square, found = bounded(bk, X, dtype)
+    assert (lower <= square).all()
+    assert (square <= upper).all()
+    assert 0.5 <= np.abs(bk.to_numpy(found.base)).max() <= 1
+    if case == "normal":  # relative to the norms: 20 terms of a product, 16 of the rest
+        eps = float(np.finfo(np.float32 if dtype == "float16" else dtype).eps)
+        own = float(np.finfo(dtype).eps) if dtype != "float64" else 0.0
+        norms = bk.to_numpy(found.sq_norms)
+        error = (24 + 16) * eps / 2 + 2 * own
+        assert (bk.to_numpy(found.loss) <= 1.1 * error * norms.max()).all()
+    dragged = case in ("outlier", "short")  # the mean is far from most rows, but no median is
+    centre = np.sort(X, axis=0)[len(X) // 2] if dragged else X.mean(axis=0)
+    centre = np.rint(centre) if case == "integers" else centre
+    norms = (((X - centre) / found.scale) ** 2).sum(axis=1)
+    np.testing.assert_allclose(bk.to_numpy(found.sq_norms), norms, rtol=1e-9)
+
+
+def test_bounds_for_the_last_search_hold_and_are_the_squares_of_integers(bk):
+    for X, is_exact in ((normal(size=(90, 5)), False), (np.rint(9 * normal(size=(90, 5))), True)):
+        found = distance_bounds(bk, bk.asarray(X), "float64")
+        rows = bk.asarray(np.array([3, 0, 70]))
+        for m in (90, 40):
+            lower, slack = exact._bounds_on_neighbors(found, rows, m, exact=is_exact)
+            lower, slack = bk.to_numpy(lower), bk.to_numpy(slack)
+            square = sq_distances(X)[[3, 0, 70], :m] / found.scale**2
+            if is_exact:
+                np.testing.assert_array_equal(lower, square)
+                assert not slack.any()
+            assert (lower <= square).all()
+            assert (square <= lower + slack).all()
+            assert slack.max() < 1e-12
+
+
+@pytest.mark.parametrize("m", [100, 255, 511, 512, 600, 2000])
+@pytest.mark.parametrize("k", [1, 5, 40, 100])
+def test_the_k_th_smallest_is_at_most_its_limit(bk, m, k):
+    upper = np.random.default_rng(0).permuted(np.tile(np.arange(float(m)), (6, 1)), axis=1)
+    limit = bk.to_numpy(exact._upper_limit_on_neighbors(bk.xp, bk.asarray(upper), k))
+    assert limit.shape == (6, 1)
+    assert (limit >= k - 1).all()  # the smallest is 0
+    if m < 2 * max(8 * k, 256):  # groups of one
+        assert (limit == k - 1).all()
+    else:  # rarely are two of the k smallest in one group
+        assert (limit <= 1.5 * k + 2).all()
+
+
+@pytest.mark.parametrize("n_near", [1, 300, 1000, 5000])
+def test_cells_hold_each_row_once_and_those_near_them_are_enough(n_near):
+    base = normal(size=(1500, 40)).astype(np.float32)
+    base[:, 0] += 20 * (np.arange(1500) % 3)
+    order, cells, near_rows = host_search._cells_of_host_search(base, n_near)
+    np.testing.assert_array_equal(np.sort(order), np.arange(1500))
+    places = np.concatenate([np.arange(1500)[cell] for cell in cells])
+    np.testing.assert_array_equal(places, np.arange(1500))
+    for i, cell in enumerate(cells):
+        near = near_rows(i)
+        assert set(range(cell.start, cell.stop)) <= set(near.tolist())
+        assert len(set(near.tolist())) == len(near) >= min(n_near, 1500)
+        own = order[cell] % 3
+        if len(near) < 1500 and (own == own[0]).all() and n_near <= 300:
+            assert (order[near] % 3 == own[0]).mean() > 0.9
+
+
+@pytest.mark.parametrize("rank", [1, 5, 20])
+def test_along_axes_lower_bounds_hold_and_the_remainder_is_a_column(bk, rank):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 20)) * 0.7 ** np.arange(20)
+    axes = np.linalg.qr(rng.normal(size=(20, rank)))[0]
+    lower, upper, square, found = bounded(bk, X, "float32", axes)
+    assert (lower <= square).all()
+    centred = (X - X.mean(axis=0)) / found.scale
+    along = centred @ axes
+    rest = np.sqrt(np.maximum((centred**2).sum(axis=1) - (along**2).sum(axis=1), 0))
+    base = bk.to_numpy(found.base)
+    np.testing.assert_allclose(base, np.c_[along, rest], rtol=1e-5, atol=1e-6)
+    seen = ((along[:, None] - along) ** 2).sum(axis=2) + (rest[:, None] - rest) ** 2
+    assert (seen <= upper).all()  # what the coordinates say is bounded from both sides
+    assert (upper - lower < 1e-4).all()
+
+
+def test_integers_are_small_if_sums_of_their_products_are_exact(bk):
+    def small(X):
+        return has_integer_distances(bk, bk.asarray(X))
+
+    X = np.rint(10 * normal(size=(300, 4)))
+    assert small(X)
+    for row, value in ((3, 0.5), (250, 0.5), (250, 1e-9)):
+        other = X.copy()
+        other[row, 2] = value
+        assert not small(other)
+    for d in (1, 4, 16):  # largest² d 16 < 2^53
+        for largest, expected in ((2.0**24, d == 1), (2.0**23, d < 8), (2.0**22, True)):
+            X = np.zeros((70, d))
+            X[66, -1] = -largest
+            assert small(X) == expected
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_what_is_multiplied_is_at_most_one_and_above_a_quarter(bk, monkeypatch, dtype):
     X = normal(size=(300, 4))
@@ -368,6 +500,11 @@ def test_what_float16_does_not_certify_is_done_again_and_counted(monkeypatch):
 @pytest.mark.parametrize("m", [2, 3, 5, 6, 100])
 def test_all_other_rows_can_be_asked_for(bk, m):
     check_against_brute_force(bk, normal(size=(m, 4)), m - 1)
+
+
+def test_where_all_rows_are_candidates_none_is_in_doubt(bk):
+    for X in (normal(size=(9, 12)), np.eye(9), normal(size=(9, 12)) * 2.0 ** np.arange(12)):
+        assert check_against_brute_force(bk, X, 3) == 0
 
 
 @pytest.mark.parametrize("exponent", [-1000, -660, 660, 1015])
@@ -557,6 +694,125 @@ def test_rows_are_freed_with_their_last_user(scale):
             assert ref() is None
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("sizes", "n_neighbors", "kept"),
+    [
+        ([1] * 9, 2, None),
+        ([2] * 5 + [1] * 10, 2, "all"),  # a quarter of all neighbours are copies
+        ([2] * 6 + [1] * 8, 2, []),
+        ([3, *[1] * 21], 3, "all"),
+        ([4, *[1] * 20], 3, []),  # all neighbours of some rows are copies
+        ([1] * 9 + [3], 2, []),
+        # the last row lies alone, and the two nearest of the next one are 1 and 2 away
+        ([1] * 9 + [3], 2, [3]),
+        ([1] * 9 + [40], 2, [31]),
+        ([1] * 9 + [40], 35, []),
+        ([2] * 3 + [1] * 6 + [3], 2, [3]),
+        ([3] * 8 + [1, 3], 2, []),  # too few without many copies to say what is usual
+        ([1] * 3 + [3], 2, [3]),
+        ([1] * 2 + [3], 2, []),
+    ],
+)
+def test_copies_are_kept_if_they_are_few_or_far_from_all_others(bk, sizes, n_neighbors, kept):
+    at = np.arange(len(sizes), dtype=float)
+    if kept:
+        at[-1] += 5.1  # 6.1 from the next row: more than three times 2
+    elif sizes[-1] > 1:
+        at[-1] += 5
+    group = np.random.default_rng(0).permutation(np.repeat(np.arange(len(sizes)), sizes))
+    X = np.c_[at, 0 * at][group]
+    rows = Rows(bk.asarray(X))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = representatives_of(rows, n_neighbors)
+    assert [w.category for w in caught] == [DuplicateRowsWarning] * isinstance(kept, list)
+    if not isinstance(kept, list):
+        assert found == (rows, None, None)
+        return
+    first, place = bk.to_numpy(found.first), bk.to_numpy(found.place)
+    n = len(sizes)
+    np.testing.assert_array_equal(X[first[:n]][place], X)
+    np.testing.assert_array_equal(bk.to_numpy(found.rows.X), X[first])
+    assert (np.diff(first[:n]) > 0).all()
+    assert first[:n].tolist() == [int(np.flatnonzero(group == group[i])[0]) for i in first[:n]]
+    assert len(first) - n == sum(kept) - len(kept)
+    assert (X[first[n:], 0] == at[-1]).all()
+    said = f"one of them {max(sizes)} times, .* the {n} distinct rows of {len(X)}"
+    assert re.search(
+        said + (", except for copies of 1 that" if kept else ";"), str(caught[0].message)
+    )
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_neighbours_are_searched_once_unless_more_are_asked_for(bk, monkeypatch, caplog, copies):
+    asked, search_them = [], found_rows.search_neighbors
+    monkeypatch.setattr(
+        found_rows, "search_neighbors", lambda *a: asked.append(a[2]) or search_them(*a)
+    )
+    rows = Rows(bk.asarray(np.repeat(normal(size=(40, 12)), copies, axis=0)))
+    caplog.set_level("INFO", logger="specialk_gpu")
+    for k in (3, 3, 2, 5, 5, 4):
+        rows.neighbors(k)
+    assert asked == [3, 5]
+    n_rows = [record.getMessage().split(",")[0] for record in caplog.records]
+    assert n_rows.count(f"neighbours: {40 * copies} rows") == 2
+
+
+def test_neighbours_that_equal_their_row_are_counted(bk):
+    X = np.repeat(np.arange(5.0), [1, 2, 3, 4, 1])[:, None]
+    rows = Rows(bk.asarray(X))
+    for k in (1, 2, 3, 5):
+        near = np.argsort(abs(X - X.T) + 9 * np.eye(len(X)), axis=1, kind="stable")[:, :k]
+        assert rows.n_equal(k) == (X[near, 0] == X).sum()
+    assert Rows(bk.asarray(np.arange(5.0)[:, None])).n_equal(2) == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 2.0**600, 2.0**-600])
+def test_the_spacing_is_the_distance_to_the_last_neighbour(bk, unit):
+    X = normal(size=(30, 3))
+    expected = np.sort(np.sqrt(sq_distances(X)), axis=1)
+    rows = Rows(bk.asarray(X * unit))
+    for k in (4, 2, 9):
+        np.testing.assert_allclose(bk.to_numpy(rows.spacing(k)) / unit, expected[:, k], rtol=1e-12)
+
+
+def test_spacings_beyond_the_largest_number_are_that(bk):
+    top = np.finfo(np.float64).max
+    rows = Rows(bk.asarray(np.array([[-top], [top], [top / 2]])))
+    assert bk.to_numpy(rows.spacing(2)).tolist() == [top, top, top]
+    np.testing.assert_allclose(bk.to_numpy(rows.spacing(1)), [top, top / 2, top / 2])
+
+
+@pytest.mark.parametrize(
+    ("largest", "unit"),
+    [
+        (1.0, 1.0),
+        (0.0, 1.0),
+        (0.99e100, 1.0),
+        (1e100, 2.0**333),
+        (1.01e-100, 1.0),
+        (1e-100, 2.0**-332),
+        (2.0**500, 2.0**501),
+        (1.5 * 2.0**-500, 2.0**-499),
+        (2.0**1023, 2.0**1023),
+    ],
+)
+def test_data_of_extreme_size_are_divided_by_a_power_of_two(bk, largest, unit):
+    X = bk.asarray(np.array([[0.0, 0.5], [-1.0, 0.25]]) * largest)
+    scaled, found = features_within_range(bk, X)
+    assert found == unit
+    assert (scaled is X) == (unit == 1)
+    np.testing.assert_array_equal(bk.to_numpy(scaled) * unit, bk.to_numpy(X))
+    if unit != 1:
+        assert 0.5 <= np.abs(bk.to_numpy(scaled)).max() <= 1
+
+
+def test_constant_columns_are_known_by_their_value(bk):
+    X = np.array([[1.0, 2, 3], [1, 5, 3], [1, 2, 4]])
+    assert bk.to_numpy(values_of_constant_features(bk, bk.asarray(X))).tolist() == [1, 0, 0]
+    assert values_of_constant_features(bk, bk.asarray(X[:, 1:])) is None
 
 
 def test_rows_of_equal_hash_are_told_apart(bk, colliding):

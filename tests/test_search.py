@@ -1,7 +1,9 @@
 """The search for clusters: path, limits, nested levels, polishing, sets whose answer is known."""
 
 import math
+import re
 import warnings
+from types import SimpleNamespace
 
 import fits
 import numpy as np
@@ -20,16 +22,30 @@ from specialk_gpu import (
     cut_test,
     knn_graph,
 )
-from specialk_gpu._result import NO_POWER
+from specialk_gpu._result import NO_POWER, TIME_IS_UP, Candidate
+from specialk_gpu._time_limit import OutOfTime, TimeLimit
 from specialk_gpu.selection import polishing
+from specialk_gpu.selection import search as search_module
+from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import Gap
 from specialk_gpu.selection.fragments import (
     RESOLUTIONS,
     FragmentResolution,
     finer_fragment_resolutions,
     fragment_resolutions,
+    fragments,
+    n_fragment_eigenvectors,
 )
-from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.merging import Tree
+from specialk_gpu.selection.null_distribution import log_p_under_null
+from specialk_gpu.selection.polishing import polished, polished_tree
+from specialk_gpu.selection.reasons_and_warnings import (
+    reason_by_bound,
+    reason_by_cut,
+    reason_by_sweep,
+    warn_of_many_clusters,
+    warn_of_the_test,
+)
 from specialk_gpu.selection.walks import prepare_walks
 
 FOUR, FOUR_Y = make_blobs(
@@ -111,6 +127,100 @@ def test_every_step_says_why():
             assert step.reason == "accepted: a clear gap between every two clusters"
         else:
             assert step.reason == "accepted: a finer clustering has clear gaps"
+
+
+@pytest.mark.parametrize(
+    ("level", "k", "log_p", "n_clusters", "min_clusters", "reason"),
+    [
+        (3, 3, 0.0, 3, 1, "fixed by n_clusters: not tested"),
+        (3, 3, -9.0, 4, 1, "only 3 clusters can be distinguished: no more are possible"),
+        (3, 3, -9.0, None, 4, "only 3 clusters can be distinguished: no more are possible"),
+        (1, 3, -math.inf, None, 1, "start: one cluster, nothing to test"),
+        (3, 3, 0.0, None, 3, "accepted: fixed by min_clusters"),
+        (3, 5, 0.0, None, 3, "accepted: fixed by min_clusters"),
+        (4, 5, 0.0, None, 3, "accepted: a finer clustering has clear gaps"),
+        (4, 5, -4.9, None, 3, "accepted: a finer clustering has clear gaps"),
+        (4, 5, -5.0, None, 3, "accepted: a clear gap between every two clusters"),
+        (5, 5, -5.1, None, 3, "accepted: a clear gap between every two clusters"),
+        (6, 5, -9.0, None, 3, "rejected: no clear gap between clusters 1 and 2"),
+        (2, 1, -9.0, None, 1, "rejected: no clear gap between clusters 1 and 2"),
+    ],
+)
+def test_a_level_is_explained(level, k, log_p, n_clusters, min_clusters, reason):
+    pair = (1, 2) if level > 1 else None
+    assert reason_by_cut(level, k, log_p, pair, -5.0, n_clusters, min_clusters) == reason
+
+
+@pytest.mark.parametrize(
+    ("k", "n_found", "log_p", "n_clusters", "powerless", "reason"),
+    [
+        (3, 3, 0.0, 3, False, "fixed by n_clusters: not tested"),
+        (4, 3, 0.0, None, False, "only 3 clusters can be distinguished: no more are possible"),
+        (1, 1, 0.0, None, True, "start: one cluster, nothing to test"),
+        (2, 2, 0.0, None, True, "accepted: fixed by min_clusters"),
+        (3, 3, -4.9, None, True, NO_POWER),
+        (3, 3, -5.0, None, True, "accepted: every pair's bound is at most alpha"),
+        (3, 3, -5.0, None, False, "accepted: every pair's bound is at most alpha"),
+        (3, 3, -4.9, None, False, "rejected: the bound of this pair is above alpha; "),
+    ],
+)
+def test_a_step_of_the_sweep_is_explained(k, n_found, log_p, n_clusters, powerless, reason):
+    step = Candidate(k, log_p, None, accepted=True, reason="", labels=None)
+    found = reason_by_bound(step, n_found, -5.0, n_clusters, 2, powerless=powerless)
+    assert found.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("k", "before", "stopping", "after"),
+    [
+        (3, "accepted: every pair", "first", None),
+        (4, "accepted: every pair", "first", "rejected: a smaller k was rejected"),
+        (4, "rejected: the bound", "first", None),
+        (4, "accepted: fixed by min_clusters", "first", None),
+        (3, "rejected: the bound", "watershed", "accepted: certainty .* after k = 3"),
+        (4, "accepted: every pair", "watershed", "rejected: certainty .* after k = 3"),
+        (3, "start: one cluster", "watershed", None),
+        (3, NO_POWER, "watershed", "accepted: certainty .* after k = 3"),
+        (4, NO_POWER, "watershed", None),
+    ],
+)
+def test_once_k_is_chosen_as_3_steps_of_the_sweep_are_explained_by_it(k, before, stopping, after):
+    step = Candidate(k, 0.0, None, accepted=True, reason=before, labels=None)
+    assert re.match(after or f"{before}$", reason_by_sweep(step, 3, stopping))
+
+
+@pytest.mark.parametrize(
+    ("k", "n_rows", "many"),
+    [(2, 1, False), (3, 4, True), (3, 8, True), (3, 9, False), (4, 15, True), (5, 25, False)],
+)
+def test_more_clusters_than_the_root_of_the_rows_bring_a_warning(k, n_rows, many):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_many_clusters(k, n_rows)
+    assert [w.category for w in caught] == [LimitWarning] * many
+
+
+@pytest.mark.parametrize(
+    ("m", "n_neighbors", "tried"), [(60, 10, True), (59, 10, False), (60, 9, False)]
+)
+def test_the_test_was_tried_on_graphs_of_60_rows_with_10_entries(m, n_neighbors, tried):
+    near = np.arange(1, n_neighbors // 2 + 1)
+    W = sparse.lil_matrix((m, m))
+    for i in range(m):
+        W[i, (i + near) % m] = W[i, (i - near) % m] = 1
+        if n_neighbors % 2:
+            W[i, (i + m // 2) % m] = 1
+    graphs = CutGraphs(sparse.csr_matrix(W))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warn_of_the_test(graphs, 0.01, powerless=False)
+    assert [w.category for w in caught] == [CalibrationWarning] * (not tried)
+    with pytest.warns(PowerWarning, match=f"{m} rows are too few .* alpha=0.01") as caught:
+        warn_of_the_test(graphs, 0.01, powerless=True)
+    within = m / 8  # of two clusters, each a complete graph of half the rows, in two halves
+    log_p = float(log_p_under_null(0, within, 8, "graph"))
+    assert f"would reach log10 p = {log_p / math.log(10):.2f}." in str(caught[0].message)
+    assert f"joined to {n_neighbors} others" in str(caught[0].message)
 
 
 def test_p_below_a_thousandth_is_printed_as_that():
@@ -403,6 +513,379 @@ def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
     np.testing.assert_allclose(bk.to_numpy(shares), np.eye(2)[y], rtol=1e-12)
 
 
+def dense_walks(W):
+    """Return the probabilities of lazy walks of ten steps."""
+    S = W / np.sqrt(np.outer(W.sum(axis=1), W.sum(axis=1)))
+    return np.linalg.matrix_power((np.eye(len(W)) + S / S.sum(axis=1)[:, None]) / 2, 10)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_polishing_ends_with_the_round_that_would_take_too_many_rows_of_a_cluster(bk, seed):
+    rng = np.random.default_rng(seed)
+    W = np.triu(rng.random((40, 40)) * (rng.random((40, 40)) < 0.2), 1)
+    W += W.T + np.eye(40, k=1) + np.eye(40, k=-1)
+    y, ends = np.arange(40) % 5 if seed == 4 else np.arange(40) // 8, dense_walks(W)
+    sizes = np.bincount((ends @ np.eye(5)[y]).argmax(axis=1), minlength=5)
+    settings = [{}, {"kept": sizes.min() / 8}, {"kept": 0.5}, {"kept": 0.9}][seed % 4]
+    graph = prepare_walks(bk.sparse.csr_matrix(sparse.csr_matrix(W)))
+    labels, shares = y, np.eye(5)[y]
+    for rounds in range(5):
+        found = polished(graph, bk.asarray(y, dtype=np.int32), 5, rounds=rounds, **settings)
+        np.testing.assert_array_equal(bk.to_numpy(found[0]), labels)
+        np.testing.assert_allclose(bk.to_numpy(found[1]), shares, rtol=1e-6)
+        if rounds == 3:
+            usual = polished(graph, bk.asarray(y, dtype=np.int32), 5, **settings)
+            np.testing.assert_array_equal(bk.to_numpy(usual[1]), bk.to_numpy(found[1]))
+        moved = ends @ np.eye(5)[labels]
+        sizes = np.bincount(moved.argmax(axis=1), minlength=5)
+        if sizes.min() > 0 and (sizes >= settings.get("kept", 0) * 8).all():
+            labels, shares = moved.argmax(axis=1), moved
+
+
+def strayed():
+    """Return the graph of four blobs, and eight leaves, two of each blob but for some rows."""
+    leaf = 2 * FOUR_Y + np.random.default_rng(0).integers(2, size=240)
+    leaf[::17] = (leaf[::17] + 2) % 8
+    return knn_graph(FOUR), leaf
+
+
+def polished_with(bk, monkeypatch, gaps, least, own=-9.0, **settings):
+    """Polish four clusters where the gap of k clusters is `gaps[k]`, at a log alpha of -5."""
+    W, leaf = strayed()
+    children = [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9), (10, 11), (12, 13)]
+    log_p = np.array([-math.inf, -30, -20, own, -0.4, -0.3, -0.2, -0.1])
+    tree = Tree.of(bk.asarray(leaf, dtype=np.int32), children, log_p, np.zeros(8))
+    tested = {}
+
+    def gap_of(_, labels, k):
+        tested[k] = bk.to_numpy(labels)
+        return Gap(*gaps[k], 0.0, 0.0, 0.0)
+
+    monkeypatch.setattr(polishing, "gap_by_cut_test", gap_of)
+    graphs = CutGraphs(bk.sparse.csr_matrix(W))
+    found = polished_tree(graphs, tree, 4, least, -5.0, **settings)
+    return tree, tested, *found
+
+
+def test_clusters_are_merged_while_a_gap_is_not_clear_and_rows_get_the_leaf_near_them(
+    bk, monkeypatch
+):
+    gaps = {4: (-1.0, (1, 3)), 3: (-4.9, (0, 1)), 2: (-5.0, (0, 1))}
+    before, tested, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 1)
+    assert given_up == [-1.0, -4.9]
+    np.testing.assert_array_equal(tree.log_p, [-math.inf, -5.0, -4.9, -1.0, -0.4, -0.3, -0.2, -0.1])
+    cluster = before.clusters(4)
+    for k in (
+        3,
+        2,
+    ):  # the two on the sides of the gap are one then, and the others keep their order
+        a, b = gaps[k + 1][1]
+        united, of_leaf = (np.where(x == b, a, x) for x in (tested[k + 1], cluster))
+        np.testing.assert_array_equal(tested[k], united - (united > b))
+        cluster = of_leaf - (of_leaf > b)
+    assert sorted(tested) == [2, 3, 4]
+    labels = bk.to_numpy(tree.labels(2))
+    assert adjusted_rand_score(labels, tested[2]) == 1
+    np.testing.assert_array_equal(bk.to_numpy(shares).argmax(axis=1), labels)
+    W, leaf = strayed()
+    ends = dense_walks(W.toarray()) @ np.eye(8)[leaf]
+    inside = cluster == tested[2][:, None]
+    moved = ~inside[np.arange(240), leaf]
+    assert 0 < moved.sum() < 20
+    expected = np.where(moved, np.where(inside, ends, -1).argmax(axis=1), leaf)
+    np.testing.assert_array_equal(bk.to_numpy(tree.leaf), expected)
+
+
+def test_no_fewer_than_the_least_clusters_are_left(bk, monkeypatch):
+    gaps = {4: (-1.0, (1, 3)), 3: (-0.5, (0, 1))}
+    _, tested, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 3)
+    assert given_up == [-1.0]
+    assert tree.log_p[2:4].tolist() == [-0.5, -1.0]
+    assert adjusted_rand_score(bk.to_numpy(tree.labels(3)), tested[3]) == 1
+    assert shares.shape == (240, 3)
+
+
+def test_a_single_cluster_has_no_p(bk, monkeypatch):
+    gaps = dict.fromkeys((2, 3, 4), (-1.0, (0, 1)))
+    _, _, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 1)
+    assert given_up == [-1.0] * 3
+    assert tree.log_p[:4].tolist() == [-math.inf, -1.0, -1.0, -1.0]
+    np.testing.assert_array_equal(bk.to_numpy(shares), np.ones((240, 1)))
+
+
+@pytest.mark.parametrize(
+    ("own", "gap", "stay"),
+    [(-9.0, -5.0, False), (-9.0, -4.9, True), (-1.0, -1.0, False), (-1.0, -0.9, True)],
+)
+def test_clusters_stay_where_polishing_takes_a_clear_gap_away(bk, monkeypatch, own, gap, stay):
+    gaps = {4: (gap, (0, 1))}
+    before, tested, tree, shares, given_up = polished_with(bk, monkeypatch, gaps, 4, own)
+    labels = bk.to_numpy(before.labels(4)) if stay else tested[4]
+    assert given_up == []
+    assert tree.log_p[3] == (own if stay else gap)
+    assert adjusted_rand_score(bk.to_numpy(tree.labels(4)), labels) == 1
+    assert (adjusted_rand_score(FOUR_Y, labels) == 1) == (not stay)
+    own_share = bk.to_numpy(shares)[np.arange(240), bk.to_numpy(tree.labels(4))]
+    assert (own_share > 0.5).all()
+    if stay:
+        np.testing.assert_array_equal(own_share, 1)  # whatever is around them
+
+
+def test_without_polishing_clusters_are_neither_changed_nor_tested(bk, monkeypatch):
+    before, tested, tree, shares, given_up = polished_with(bk, monkeypatch, {}, 1, polish=False)
+    assert not tested
+    assert not given_up
+    np.testing.assert_array_equal(tree.log_p, before.log_p)
+    labels = bk.to_numpy(before.labels(4))
+    np.testing.assert_array_equal(bk.to_numpy(tree.labels(4)), labels)
+    np.testing.assert_array_equal(bk.to_numpy(tree.leaf), bk.to_numpy(before.leaf))
+    ends = dense_walks(strayed()[0].toarray()) @ np.eye(4)[labels]
+    np.testing.assert_allclose(bk.to_numpy(shares), ends, rtol=1e-6)
+
+
+# -- what a search makes of its trees -------------------------------------------------------------
+
+
+def levels(*log_p, ratio=0.5):
+    """Return what a tree says of 2, 3, ... clusters; the ratio is the same at each level."""
+    log_p = np.array([-math.inf, *log_p])
+    return SimpleNamespace(log_p=log_p, n_leaves=len(log_p), ratio=np.full(len(log_p), ratio))
+
+
+def test_p_of_k_is_the_least_of_all_trees_and_of_all_finer_levels():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        trees = [levels(*np.round(-9 * rng.random(n), 2)) for n in rng.integers(6, size=3)]
+        found = search_module._searched_log_p(trees)
+        assert found[0] == -math.inf
+        assert len(found) == max(tree.n_leaves for tree in trees)
+        for k in range(2, len(found) + 1):
+            assert found[k - 1] == min(p for tree in trees for p in tree.log_p[k - 1 :])
+
+
+@pytest.mark.parametrize(
+    ("trees", "jumps", "least", "k", "chosen"),
+    [
+        ([(-9, -1, -5, -4), (-9, -6)], {}, 1, 4, 0),  # at alpha
+        ([(-9, -1, -4.9), (-9, -6)], {}, 1, 3, 1),
+        ([(-9, -1, -6), (-9, -8, -7)], {}, 1, 4, 1),  # the less p
+        ([(-9, -6), (-9, -1, -6)], {4: 0.0}, 1, 3, 0),  # a jump
+        ([(-9, -1, -6), (-9, -1, -5.5)], {4: 0.0}, 1, 2, 0),  # in both, one after the other
+        ([(-9, -1, -6)], {4: -5.0}, 1, 4, 0),
+        ([(-9, -1, -6)], {4: 0.0}, 4, 4, 0),  # so many are asked for
+        ([(-1, -1, -1)], {}, 1, 1, 0),
+        ([(-9, -1, -1), (-9, -2, -2)], {}, 3, 3, 1),
+        ([(-9, -1, -1), (-9, -2)], {}, 9, 4, 0),  # there are no more
+    ],
+)
+def test_the_most_clusters_that_pass_are_taken_unless_that_is_a_jump(
+    monkeypatch, trees, jumps, least, k, chosen
+):
+    trees, asked = [levels(*log_p) for log_p in trees], []
+
+    def without_jumps(_, tree, level, log_alpha):
+        assert log_alpha == -5.0
+        asked.append(level)
+        return jumps.get(level, tree.log_p[level - 1])
+
+    monkeypatch.setattr(search_module, "log_p_without_jumps", without_jumps)
+    found = search_module._searched_tree_of_most_clusters(None, trees, least, -5.0)
+    assert found[0] is trees[chosen]
+    assert found[1] == k
+    assert all(level > max(least, 1) for level in asked)
+
+
+def test_of_trees_of_equal_p_the_one_of_the_least_ratio_is_taken():
+    trees = [levels(-9, -6), levels(-9, -6, ratio=0.4), levels(-9, -5.9, ratio=0.1), levels(-20)]
+    trees[1].ratio[:2] = 0.9  # of coarser levels
+    assert search_module._searched_tree_of_least_p(trees, 3) is trees[1]
+    assert search_module._searched_tree_of_least_p(trees, 2) is trees[3]
+
+
+def test_a_fixed_number_is_that_of_the_first_tree_where_it_is_clear_else_of_the_first():
+    trees = [levels(-9), levels(-9, -4), levels(-9, -5), levels(-9, -8)]
+    assert search_module._first_clear_tree_of_search(trees, 3, -5.0) is trees[2]
+    assert search_module._first_clear_tree_of_search(trees, 3, -7.0) is trees[3]
+    assert search_module._first_clear_tree_of_search(trees, 3, -8.1) is trees[1]
+    assert search_module._first_clear_tree_of_search(trees, 2, -5.0) is trees[0]
+
+
+def searched(monkeypatch, log_p, gaps=(), end=None, attainable=-99.0, **settings):
+    """Search where the trees, what polishing gives up, and the least p that can be are known.
+
+    `log_p` has that of 2, 3, ... clusters of a tree of thirty rows. Returns the result, what was
+    polished, and the warnings.
+    """
+    n, told, settled = len(log_p) + 1, {}, []
+    children = [(0 if i == 1 else n + i - 2, i) for i in range(1, n)]
+    leaf = np.arange(30, dtype=np.int32) % n
+    tree = Tree.of(leaf, children, np.array([-math.inf, *log_p]), np.zeros(n))
+    own = SimpleNamespace(n_distinct=30, n_rows=30, attainable_log_p=lambda: attainable)
+
+    def settle(_, merged, k, least, log_alpha, *, polish):
+        assert log_alpha == -5.0
+        settled.append((k, least, polish))
+        given_up = list(gaps) if polish and k > least else []
+        return (
+            merged._replace(log_p=merged.log_p.copy()),
+            np.zeros((30, k - len(given_up))),
+            given_up,
+        )
+
+    for name in ("test", "the_limit", "many_clusters", "the_time"):
+        name = f"warn_of_{name}" if name != "test" else "warn_of_the_test"
+        monkeypatch.setattr(
+            search_module, name, lambda *a, name=name, **b: told.update({name: (a, b)})
+        )
+    monkeypatch.setattr(search_module, "_search_trees", lambda *_: ([tree], "pairs", end, "known"))
+    monkeypatch.setattr(search_module, "polished_tree", settle)
+    monkeypatch.setattr(search_module, "log_p_without_jumps", lambda _, t, k, __: t.log_p[k - 1])
+    clock = SimpleNamespace(stop=lambda *_: None)
+    found = search_module.search(own, None, clock, alpha=math.exp(-5.0), **settings)
+    return found, settled, told
+
+
+MANY = [-9.0, -7.0, -1.0, *[-0.5] * 30][:24]  # of 2, 3, ... 25 clusters
+
+
+@pytest.mark.parametrize(
+    ("settings", "k", "levels", "settled"),
+    [
+        ({}, 3, (1, 10), [(3, 1, True)]),
+        ({"gaps": [-3.0]}, 2, (1, 10), [(3, 1, True)]),
+        ({"gaps": [-3.0, -2.0]}, 1, (1, 10), [(3, 1, True)]),
+        ({"full_path": True}, 3, (1, 25), [(3, 1, True)]),
+        ({"max_clusters": 8}, 3, (1, 8), [(3, 1, True)]),
+        ({"max_clusters": 8, "full_path": True}, 3, (1, 8), [(3, 1, True)]),
+        ({"max_clusters": 3}, 3, (1, 3), [(3, 1, True)]),
+        ({"max_clusters": 2}, 2, (1, 2), [(3, 1, True), (2, 2, True)]),
+        ({"min_clusters": 2}, 3, (2, 10), [(3, 2, True)]),
+        ({"min_clusters": 3}, 3, (3, 10), [(3, 3, True)]),
+        ({"min_clusters": 7}, 7, (7, 14), [(7, 7, True)]),
+        ({"min_clusters": 26}, 25, (25, 25), [(25, 25, True)]),
+        ({"min_clusters": 2, "max_clusters": 2}, 2, (2, 2), [(3, 2, True), (2, 2, True)]),
+        ({"n_clusters": 4}, 4, (4, 4), [(4, 4, True)]),
+        ({"n_clusters": 1}, 1, (1, 1), [(1, 1, True)]),
+        ({"n_clusters": 26}, 25, (25, 25), [(25, 25, True)]),
+    ],
+)
+def test_the_answer_and_its_path_keep_to_the_limits(monkeypatch, settings, k, levels, settled):
+    found, asked, told = searched(monkeypatch, MANY, **settings)
+    assert found.n_clusters == k == len(np.unique(found.labels))
+    assert asked == settled
+    assert (found.path[0].k, found.path[-1].k) == levels
+    assert found.membership.shape == (30, k)
+    assert found.eigenpairs == "pairs"
+    limited = settings == {"max_clusters": 2}
+    assert found.limit_reached == limited
+    assert ("warn_of_the_limit" in told) == limited
+    assert [step.k for step in found.path if step.reason.endswith("reached")] == [2] * limited
+    assert ("warn_of_many_clusters" in told) == ("n_clusters" not in settings)
+    fixed = "n_clusters" in settings or settings.get("max_clusters") == settings.get(
+        "min_clusters", 0
+    )
+    assert ("warn_of_the_test" in told) == (not fixed)
+    for step in found.path:
+        assert step.accepted == (step.k <= k)
+        assert step.log_p_level == found.tree.log_p[step.k - 1]
+        assert step.pair == (found.tree.next_pair(step.k) if step.k > 1 else None)
+
+
+@pytest.mark.parametrize(
+    ("log_p", "gaps", "expected"),
+    [
+        ([-9, -7, -1, -2], [], [-math.inf, -9, -7, -2, -2]),  # that of finer clusters, if less
+        ([-1, -7, -2, -3], [], [-math.inf, -7, -7, -3, -3]),
+        ([-9, -7, -1, -2], [-3.0], [-math.inf, -9, -3, -2, -2]),  # no longer clear
+        ([-9, -7, -1, -2], [-0.5], [-math.inf, -9, -0.5, -0.5, -0.5]),
+        ([-8, -9, -1, -2], [-3.0, -4.0], [-math.inf, -4, -3, -2, -2]),
+    ],
+)
+def test_the_p_that_decides_rises_with_k(monkeypatch, log_p, gaps, expected):
+    found, _, _ = searched(monkeypatch, log_p, gaps)
+    assert [step.log_p for step in found.path] == expected
+
+
+@pytest.mark.parametrize(("attainable", "powerless"), [(-4.9, True), (-5.0, False)])
+def test_a_search_without_power_says_so_if_it_finds_no_more_than_it_has_to(
+    monkeypatch, attainable, powerless
+):
+    for least, log_p in ((1, [-1.0] * 5), (3, [-9.0, -1.0, -1.0, -1.0])):
+        settings = {"min_clusters": least, "attainable": attainable}
+        found, _, told = searched(monkeypatch, log_p, **settings)
+        assert found.n_clusters == least
+        assert told["warn_of_the_test"][1] == {"powerless": powerless}
+        rejected = {step.reason for step in found.path if step.k > least}
+        assert (rejected == {NO_POWER}) == powerless
+        assert NO_POWER not in [step.reason for step in found.path if step.k <= least]
+    found, _, told = searched(monkeypatch, [-9.0, -1.0], attainable=attainable)
+    assert told["warn_of_the_test"][1] == {"powerless": False}
+
+
+def test_a_search_that_is_out_of_time_polishes_nothing(monkeypatch):
+    found, settled, told = searched(monkeypatch, MANY, end="late", gaps=[-3.0])
+    assert settled == [(3, 1, False)]
+    assert told["warn_of_the_time"][0] == ("late", "known")
+    assert [step.k for step in found.path if step.reason.endswith(TIME_IS_UP)] == [3]
+
+
+def trees_searched(monkeypatch, m, rounds, n_clusters=None, least=1, most=None):
+    """Search trees of which each round's are known; return the result and what was cut."""
+    wish = search_module._SearchRequest(-5.0, n_clusters, least, most or n_clusters or m)
+    graphs = SimpleNamespace(n_distinct=m, one_part=lambda: np.zeros(m, dtype=np.int32))
+    cut, told, rounds = [], [], iter(rounds)
+
+    def grow(_, __, wanted, seed, ___, pairs, trees):
+        assert seed == 7
+        cut.append(wanted)
+        found, ends = next(rounds)
+        pairs[:] = [f"pairs {len(cut)}"]
+        trees |= found
+        if ends:
+            raise OutOfTime(TimeLimit(1.0))
+
+    monkeypatch.setattr(search_module, "_grow_searched_trees", grow)
+    clock = SimpleNamespace(stop=lambda *what: told.append(what))
+    found = search_module._search_trees(graphs, lambda n: f"pairs of {n}", wish, 7, clock)
+    return *found, cut, told
+
+
+def test_the_graph_is_cut_more_finely_while_many_clusters_pass(monkeypatch):
+    few, many, most = (levels(*[-9.0] * (n - 1), -1.0) for n in (3, 31, 61))
+    rounds = [({1: many, 0: few}, False), ({0: most}, False), ({0: few}, False)]
+    trees, pairs, end, known, cut, told = trees_searched(monkeypatch, 10_000, rounds)
+    assert (trees, pairs, end, known) == ([few, many, most, few], "pairs 3", None, "")
+    assert cut[0] == list(RESOLUTIONS)
+    assert [[one.n_fragments for one in wanted] for wanted in cut[1:]] == [[120], [240]]
+    assert [what[1] for what in told] == [f"{n} clusters pass" for n in ("3, 31", 61, 3)]
+    for settings in ({"most": 30}, {"n_clusters": 31}, {"least": 2, "most": 15}):
+        *_, cut, _ = trees_searched(monkeypatch, 10_000, [({0: many}, False)], **settings)
+        assert len(cut) == 1
+        n_clusters, least = settings.get("n_clusters"), settings.get("least", 1)
+        assert cut[0] == fragment_resolutions(10_000, n_clusters or least, n_clusters)
+
+
+@pytest.mark.parametrize("settings", [{"most": 1}, {"n_clusters": 1}, {"m": 1}])
+def test_one_cluster_needs_no_fragments(monkeypatch, settings):
+    settings = {"m": 40, "rounds": []} | settings
+    trees, pairs, end, _, cut, _ = trees_searched(monkeypatch, **settings)
+    assert ([tree.n_leaves for tree in trees], pairs, end, cut) == ([1], "pairs of 1", None, [])
+
+
+def test_out_of_time_the_trees_that_are_complete_are_known(monkeypatch):
+    few, many = (levels(*[-9.0] * (n - 1), -1.0) for n in (3, 31))
+    rounds = [({0: few, 2: many}, False), ({}, True)]
+    trees, pairs, end, known, *_ = trees_searched(monkeypatch, 10_000, rounds)
+    assert trees == [few, many]
+    assert (pairs, type(end)) == ("pairs 2", OutOfTime)
+    assert known.startswith("2 of 7 divisions into fragments were merged")
+    trees, _, _, known, *_ = trees_searched(monkeypatch, 10_000, [({4: few, 1: many}, True)])
+    assert trees == [many, few]
+    assert known.startswith("2 of 6 divisions into fragments were merged")
+    with pytest.raises(OutOfTime):
+        trees_searched(monkeypatch, 10_000, [({}, True)])
+
+
 # -- resolutions ----------------------------------------------------------------------------------
 
 
@@ -420,6 +903,78 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
         assert found or least == 1
 
 
+@pytest.mark.parametrize(
+    ("m", "least", "exactly", "signed", "unsigned"),
+    [
+        (720, 1, None, [8, 15, 20, 60, 5], [30]),
+        (719, 1, None, [8, 15, 20, 59, 5], [30]),
+        (359, 1, None, [8, 15, 20, 29, 5], [29]),
+        (36, 1, None, [3], [3]),
+        (35, 1, None, [2], [2]),
+        (2, 1, None, [2], [2]),
+        (1, 1, None, [], []),
+        (720, 9, None, [15, 20, 60], [30]),
+        (720, 8, None, [8, 15, 20, 60], [30]),
+        (2000, 30, None, [60], [30]),
+        (2000, 31, None, [60, 120], []),
+        (720, 31, None, [60], []),
+        (720, 61, None, [61], []),
+        (61, 61, None, [61], []),
+        (720, 3, 3, [3, 6, 12], [3]),
+        (60, 3, 3, [3, 5], [3]),
+        (12, 3, 3, [3], [3]),
+        (720, 1, 1, [], []),
+    ],
+)
+def test_resolutions_suit_the_rows_and_the_clusters_wanted(m, least, exactly, signed, unsigned):
+    found = fragment_resolutions(m, least, exactly)
+    assert [one.n_fragments for one in found if one.signed] == signed
+    assert [one.n_fragments for one in found if not one.signed] == unsigned
+
+
+def test_signed_fragments_need_as_many_eigenvectors_and_others_fifty():
+    few, many, unsigned = (
+        FragmentResolution(signed=signed, n_fragments=n)
+        for signed, n in ((True, 8), (True, 60), (False, 30))
+    )
+    assert n_fragment_eigenvectors([few], 1000) == 8
+    assert n_fragment_eigenvectors([many, few], 1000) == 60
+    assert n_fragment_eigenvectors([few, unsigned], 1000) == 50
+    assert [n_fragment_eigenvectors([few], m) for m in (9, 8, 2, 1)] == [8, 7, 1, 1]
+    assert n_fragment_eigenvectors([], 1000) == 1
+
+
+def test_fragments_are_directions_if_signed_and_else_magnitudes_of_coordinates(bk):
+    rng = np.random.default_rng(0)
+    angle = np.repeat([0.2, 1.3, 0.2 + np.pi, 1.3 + np.pi], 25) + rng.uniform(-0.05, 0.05, 100)
+    length = np.tile([0.01, 1.0], 50)
+    vectors = np.c_[length * np.cos(angle), length * np.sin(angle), np.zeros((100, 58))]
+    vectors[:, 50] = rng.choice([-5, 5], size=100)  # beyond those that are used
+    values = bk.asarray(np.r_[1.0, -1.0, np.ones(58)])
+    vectors, side = bk.asarray(vectors), np.repeat(range(4), 25)
+
+    def cut(n, *, signed):
+        wanted = FragmentResolution(signed=signed, n_fragments=n)
+        labels, k = fragments(values, vectors, wanted, seed=0)
+        assert k == n
+        return bk.to_numpy(labels)
+
+    assert adjusted_rand_score(cut(4, signed=True), side) == 1
+    magnitudes = np.where(length < 0.5, 2, side % 2)
+    assert adjusted_rand_score(cut(3, signed=False), magnitudes) == 1
+
+
+def test_columns_count_by_the_root_of_their_eigenvalues_magnitude(bk):
+    sides = np.array([np.repeat([-1.0, 1], 50), np.tile([-1.0, 1], 50)])
+    vectors = bk.asarray(np.array([[1], [3]]) * sides).T  # so the second is wider from 1/9 on
+    wanted = FragmentResolution(signed=True, n_fragments=2)
+    for value, widest in ((0.0, 0), (0.07, 0), (-0.07, 0), (0.2, 1), (-0.2, 1)):
+        labels, _ = fragments(bk.asarray(np.array([-1.0, value])), vectors, wanted, seed=0)
+        assert adjusted_rand_score(bk.to_numpy(labels), sides[widest]) == 1
+    zero = fragments(bk.asarray(np.array([1.0, 0.0])), 0 * vectors, wanted, seed=0)
+    assert zero[1] == 1  # all rows are at 0
+
+
 def test_where_many_clusters_are_found_the_graph_is_cut_finer():
     done = list(RESOLUTIONS)
     while more := finer_fragment_resolutions(done, 100_000, 500):
@@ -427,7 +982,7 @@ def test_where_many_clusters_are_found_the_graph_is_cut_finer():
         assert more[0].n_fragments == 2 * max(one.n_fragments for one in done)
         done = more
     assert done[0].n_fragments >= 2 * 500
-    assert finer_fragment_resolutions(list(RESOLUTIONS), 100_000, 8) == []
+    assert finer_fragment_resolutions(list(RESOLUTIONS), 100_000, 30) == []
     assert finer_fragment_resolutions(list(RESOLUTIONS), 12 * 60, 60) == []
     two = FragmentResolution(signed=True, n_fragments=2)
     assert finer_fragment_resolutions([two], 35, 2) == []

@@ -8,7 +8,7 @@ import pytest
 from scipy import io, sparse
 
 from specialk_gpu.io import matrix_market, text
-from specialk_gpu.io.dialect import dialect_of
+from specialk_gpu.io.dialect import dialect_of, is_blank, is_number
 from specialk_gpu.io.files import read_matrix
 
 X = np.random.default_rng(0).normal(size=(7, 3))
@@ -26,6 +26,113 @@ def csv_text(delimiter=",", names=("a", "b", "c")):
     rows = [delimiter.join(names)] if names else []
     rows += [delimiter.join(map(repr, row)) for row in X.tolist()]
     return "\n".join(rows) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "separator", "comma", "header", "row_names"),
+    [
+        ("", ",", False, False, False),
+        ("x,y|1,2", ",", False, True, False),
+        ("2,3|4,5", ",", False, False, False),
+        ("2;3|4;5", ";", False, False, False),
+        ("a;b|1,5;2,5", ";", True, True, False),
+        ("a;b|1.5;2.5", ";", False, True, False),
+        ("a;b|1,x;2,5", ";", True, True, False),  # one such number is enough
+        ("1,5;2,5", ";", True, False, False),
+        ("1,5;2,5;3,5|1;2;3|4;5;6", ";", False, True, False),  # rows below the first decide
+        ("a;b,c|1;2,3", ";", True, True, False),  # more numbers
+        ("a;b,c|1;x,3", ",", False, True, False),  # of equals, the first
+        ("a\tb;c|1\t2;3|4\t5;6", ";", False, True, False),
+        # a first row that lacks a name
+        ("x,y|r,1,2|s,3,4|t,5,6", ",", False, True, True),
+        ("x,y|r,1,2|s,3,4", ",", False, True, True),
+        ("x,y|r,1,2|r,3,4|t,5,6", ",", False, True, False),  # names of rows differ
+        ("x,y|1,2,|3,4,|5,6,", ",", False, True, False),  # each row ends in a separator
+        ("x,y|r,1,2|s,3,4,5|t,5,6", ",", False, True, False),
+        ("x,5|r,1,2|s,3,4|t,5,6", ",", False, True, True),
+        # numbers and blanks in the first row
+        (",,|1,2,3", ",", False, False, False),
+        (",NA|1,2", ",", False, False, False),
+        (",0,1|0,5,6|1,7,8", ",", False, True, False),  # above the numbers of rows
+        (",0,1|1,5,6|2,7,8", ",", False, True, False),
+        ("1,,3|4,5,6", ",", False, False, False),  # gaps
+        ("1,NA,3|4,5,6", ",", False, False, False),
+        # a first row of whole numbers that are no names
+        ("2,3,4|5,6,7", ",", False, False, False),
+        ("1,2,4|5,6,7", ",", False, False, False),
+        ("1.0,2.0|5,6", ",", False, False, False),
+        ("1,2", ",", False, False, False),
+        ("1899,2000|5,6", ",", False, False, False),
+        ("1900,2101|5,6", ",", False, False, False),
+        ("2000,1999|5,6", ",", False, False, False),
+        ("1990,1990|5,6", ",", False, False, False),
+        ("1990,1995|1900,2100|1,2", ",", False, False, False),  # half of the others are years too
+        ("3,5|1.5,2", ",", False, False, False),
+        ('"3","5"|"7",8', ",", False, False, False),
+    ],
+)
+def test_the_first_lines_tell_how_a_table_is_written(text, separator, comma, header, row_names):
+    lines = [line + "\n" for line in text.split("|")] if text else []
+    found = dialect_of(lines, "csv", None)
+    assert found == (separator, comma, header, row_names, 0)
+    for stated in (f"sep={separator}\n", f'"SEP={separator}"\r\n'):
+        assert dialect_of([stated, *lines], "csv", None) == found._replace(skipped=1)
+    for asked in (False, True):
+        expected = found._replace(header=asked, row_names=asked and row_names)
+        if header or asked is False:
+            assert dialect_of(lines, "csv", asked)[:3] == expected[:3]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("0,1,2|5,6,7", "they count from 0"),
+        ("1,2,3|5,6,7", "they count from 1"),
+        ("1900,2000,2100|5,6,7", "they look like years"),
+        ("1990,1995|1900,2101|1,2", "they look like years"),
+        ("1990,1995|1899,2100|1,2", "they look like years"),
+        ("3,5|1.5,2.5|1e3,.5", "they alone have no decimals"),
+        ("3;5|1,5;2,5", "they alone have no decimals"),
+        ('"3","5"|7,8', "they alone are quoted"),
+        ("5,7|r,1,2|s,3,4|t,3,4", "its first row, 5, 7, has one cell fewer than the others"),
+        (",5,6|9,1,2|7,1,2", "mixes numbers and blanks"),
+        (",5,6|1,1,2|3,1,2", "mixes numbers and blanks"),
+        ("a,1|2,3", r"mixes numbers and names \(such as 'a'\)"),
+        ("1,b,c|2,3,4", r"mixes numbers and names \(such as 'b'\)"),
+        ("1,2,3,4,5,6|7,8,9,7,8,9", "its first row, 1, 2, 3, …, 6, could be names or numbers"),
+        ("1,2,3,4,5|7,8,9,7,8", "its first row, 1, 2, 3, 4, 5, could be names or numbers"),
+    ],
+)
+def test_a_first_row_that_could_be_both_is_asked_about(text, why):
+    with pytest.raises(ValueError, match=why):
+        dialect_of([line + "\n" for line in text.split("|")], "csv", None)
+
+
+@pytest.mark.parametrize(
+    ("cell", "number", "with_comma", "blank"),
+    [
+        ("1", True, True, False),
+        (" -1.5e3 ", True, True, False),
+        ("inf", True, True, False),
+        ("1_000", False, False, False),
+        ("1,5", False, True, False),
+        (" +,5e-3 ", False, True, False),
+        ("1,", False, True, False),
+        (",", False, False, False),
+        ("1,5,6", False, False, False),
+        ("x", False, False, False),
+        ("", False, False, True),
+        (" N/A ", False, False, True),
+        ("NaN", True, True, True),
+        ("--", False, False, True),
+    ],
+)
+def test_cells_are_numbers_or_blanks(cell, number, with_comma, blank):
+    assert (is_number(cell), is_number(cell, comma=True), is_blank(cell)) == (
+        number,
+        with_comma,
+        blank,
+    )
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "x.tsv", "x.tsv.gz", "X.CSV"])

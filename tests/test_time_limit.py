@@ -18,7 +18,11 @@ from specialk_gpu.backend import cpu
 from specialk_gpu.cli import main
 from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict
 from specialk_gpu.selection import search
+from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import fragment_resolutions
+from specialk_gpu.selection.merging import merge
+from specialk_gpu.selection.polishing import polished
+from specialk_gpu.selection.walks import prepare_walks
 
 LIMIT = 10.0
 CENTERS = 8 * np.array([(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)])
@@ -113,6 +117,17 @@ def test_both_solvers_ask_if_they_have_to_stop(solver):
 
 
 # -- the cut test ---------------------------------------------------------------------------------
+
+
+def test_each_round_of_polishing_and_of_merging_asks_if_it_has_to_stop(bk):
+    graph, n_checks = bk.sparse.csr_matrix(knn_graph(BLOBS)), []
+    labels = bk.asarray((np.arange(300) % 5).astype(np.int32))
+    walks = prepare_walks(graph)
+    with stops_when(lambda: n_checks.append(1)):
+        polished(walks, labels, 5, rounds=3)
+    assert len(n_checks) >= 3
+    with stops_when(TimeLimit(-1.0)), pytest.raises(OutOfTime):
+        merge(CutGraphs(graph), labels, 5)
 
 
 @pytest.mark.parametrize("n_known", [1, 3])

@@ -64,8 +64,13 @@ def test_halves_are_of_one_size_and_do_not_depend_on_the_order(bk):
 
 def counts_by_definition(X, y, half, a, b):
     """Count rows on the line from mean a to mean b of the other half, in the region around it."""
-    k, counts = y.max() + 1, np.zeros((2, 96))
-    mean = np.array([[X[(half == h) & (y == c)].mean(axis=0) for c in range(k)] for h in (0, 1)])
+    counts, names = np.zeros((2, 96)), np.arange(y.max() + 1)
+    known = [c for c in names if np.bincount(half[y == c].astype(int), minlength=2).min() >= 3]
+    if a not in known or b not in known:
+        return counts
+    mean = np.array([[X[(half == h) & (y == c)].sum(axis=0) for c in names] for h in (0, 1)])
+    for h in (0, 1):
+        mean[h] /= np.maximum(np.bincount(y[half == h], minlength=len(names)), 1)[:, None]
     inner = (mean[0] @ mean[1].T + mean[1] @ mean[0].T) / 2
     middle = (inner[a, a] + inner[b, b] + 2 * inner[a, b]) / 4
     apart = inner[a, a] + inner[b, b] - 2 * inner[a, b]
@@ -74,7 +79,7 @@ def counts_by_definition(X, y, half, a, b):
         score = to - np.diag(inner) / 2
         own = (to[a] + to[b]) / 2
         inside = True
-        for c in set(range(k)) - {a, b}:
+        for c in set(known) - {a, b}:
             between = (inner[a, c] + inner[b, c]) / 2
             way = to[c] - own - between + middle  # (x - middle) (c - middle)
             inside &= way <= MARGIN * (inner[c, c] - 2 * between + middle)
@@ -96,6 +101,39 @@ def test_counts_are_their_definition(bk, k):
     counts = bk.to_numpy(found.counts(np.array([[0, 1], [1, 0]]), np.arange(k)))
     np.testing.assert_array_equal(counts[0], counts_by_definition(X, y, half, 0, 1))
     np.testing.assert_array_equal(counts[1], counts_by_definition(X, y, half, 1, 0))
+
+
+@pytest.mark.parametrize(("n_first", "n_second"), [(2, 9), (9, 2), (3, 3), (0, 9)])
+def test_clusters_of_fewer_than_three_rows_in_a_half_do_not_count(bk, n_first, n_second):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2, 3], [60, 60, 60, n_first + n_second])
+    X = rng.standard_normal((y.size, 3)) + 4 * np.eye(4, 3)[y]
+    X -= X.mean(axis=0)
+    half = np.r_[np.arange(180) % 2, np.zeros(n_first), np.ones(n_second)].astype(bool)
+    found = Valleys(bk.asarray(X), bk.asarray(half), bk.asarray(y, dtype=np.int32), 4)
+    pairs = np.array([(0, 1), (2, 0), (3, 1), (0, 3)])
+    counts = bk.to_numpy(found.counts(pairs, np.arange(4)))
+    for own, pair in zip(counts, pairs, strict=True):
+        np.testing.assert_array_equal(own, counts_by_definition(X, y, half, *pair))
+    assert counts[2:].any() == (n_first == 3)
+
+
+def test_of_many_pairs_each_is_counted_as_if_it_was_alone(bk, monkeypatch):
+    rng = np.random.default_rng(1)
+    y = rng.integers(5, size=300)
+    X = rng.standard_normal((300, 3)) + 3 * np.eye(5, 3)[y]
+    found, pairs = valleys_of(bk, X, y), np.array([(i, j) for i in range(5) for j in range(i)])
+    nodes = np.array([3, 0, 4, 1, 2])
+    counts, bent = bk.to_numpy(found.counts(pairs, nodes)), found.are_bent(pairs, nodes)
+    for chunk in (300, 900, 1000, 10**5):
+        monkeypatch.setattr(valleys, "CHUNK", chunk)
+        np.testing.assert_array_equal(bk.to_numpy(found.counts(pairs, nodes)), counts)
+        np.testing.assert_array_equal(found.are_bent(pairs, nodes), bent)
+    for i in range(len(pairs)):
+        own = bk.to_numpy(found.counts(pairs[i : i + 1], nodes))
+        np.testing.assert_array_equal(own[0], counts[i])
+        assert found.are_bent(pairs[i : i + 1], nodes)[0] == bent[i]
+    assert 0 < bent.sum() < len(bent)
 
 
 def test_of_no_pairs_nothing_is_counted(bk):
@@ -134,6 +172,33 @@ def test_windows_of_one_half_count_the_other_and_p_is_binomial():
     chance = 10 * SHALLOW / (10 * SHALLOW + 16)
     assert 70 < n_beside <= 48 + 32
     assert p == pytest.approx(binom.cdf(n_rows, n_rows + n_beside, chance), rel=1e-9)
+
+
+def test_rows_in_valleys_are_those_of_each_half_in_the_windows_of_the_other(bk):
+    rng = np.random.default_rng(0)
+    place = np.arange(96)
+    peaks = [np.exp(-(((place - rng.uniform(*x)) / 9) ** 2)) for x in [(10, 40), (55, 90)] * 6]
+    counts = rng.poisson(20 * np.reshape(peaks, (3, 2, 2, 96)).sum(axis=2) + 0.5).astype(float)
+    expected = np.zeros((2, 3))
+    for pair, half in np.ndindex(3, 2):
+        starts = [int(x[0]) for x in valleys._valley_windows(counts[pair, half][None])]
+        n_valley, *sides = (
+            counts[pair, 1 - half, start : start + width].sum()
+            for start, width in zip(starts, (10, 16, 16), strict=True)
+        )
+        expected[:, pair] += n_valley, min(sides)
+    np.testing.assert_array_equal(bk.to_numpy(rows_in_valleys(bk.asarray(counts))), expected)
+
+
+def test_p_of_a_valley_is_binomial_down_to_1e_300():
+    rows = np.array([[0, 3, 3, 10, 0, 0, 5], [0, 40, 40, 5, 1000, 10**5, 9]], dtype=float)
+    deep = np.array([False, False, True, False, True, False, True])
+    for p, valley, side, depth in zip(
+        np.exp(valley_log_p(rows, deep)), *rows, np.where(deep, 0.5, 0.93), strict=True
+    ):
+        chance = 10 * depth / (10 * depth + 16)
+        assert p == pytest.approx(max(binom.cdf(valley, valley + side, chance), 1e-300), rel=1e-9)
+    assert valley_log_p(rows, deep)[0] == 0
 
 
 def windows_by_definition(counts, width):
@@ -193,6 +258,51 @@ def test_a_pair_is_bent_by_its_definition():
     assert {tuple(map(bool, x)) for x in told} == {(a, b) for a in (0, 1) for b in (0, 1)}
 
 
+def test_a_pair_is_bent_from_the_offset_of_its_valley_on_that_the_definition_has():
+    n_found = 0
+    for seed in range(9):
+        rng = np.random.default_rng(seed)
+        d, sizes = int(rng.integers(1, 4)), rng.integers(8, 40, size=3)
+        place = np.repeat([5.0, 4.0, 6.2], sizes) + rng.uniform(-0.3, 0.3, size=sizes.sum())
+        Y = rng.normal(size=(len(place), d)) * np.repeat([1, 2, 0.5], sizes)[:, None]
+        Y += np.outer(place, rng.normal(size=d))
+
+        def moved(shift, Y=Y, n=sizes[0]):
+            return np.r_[Y[:n] + shift, Y[n:]]
+
+        low, high = 0.0, 5.0
+        for _ in range(13):
+            middle = (low + high) / 2
+            is_beyond = bent_by_definition(moved(middle), place, sizes)[0]
+            low, high = (low, middle) if is_beyond else (middle, high)
+        if low > 0 and not bent_by_definition(moved(low), place, sizes)[1]:
+            n_found += 1
+            assert not valleys._is_valley_bent(moved(low - 1e-3), place, sizes)
+            assert valleys._is_valley_bent(moved(high + 1e-3), place, sizes)
+    assert n_found >= 6
+
+
+def test_rows_on_the_line_and_equal_columns_say_nothing_of_a_bend():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(15, 30, size=3)
+        place = np.repeat([0.0, -1.0, 1.0], sizes) + rng.uniform(-0.3, 0.3, size=sizes.sum())
+        Y = rng.normal(size=(sizes.sum(), 2))
+        Y[: sizes[0], 0] += rng.uniform(0, 2)
+        bent = valleys._is_valley_bent(Y, place, sizes)
+        more = np.c_[np.full(len(Y), 7.0), Y, 3 * place + 1]
+        assert valleys._is_valley_bent(more, place, sizes) == bent
+        assert not valleys._is_valley_bent(more[:, [0]], place, sizes)
+        assert valleys._is_valley_bent(1e3 * Y + 5, 2 * place - 9, sizes) == bent
+
+
+def test_without_rows_beside_it_a_valley_is_bent_and_without_rows_in_it_not():
+    rng = np.random.default_rng(0)
+    for sizes, bent in (((5, 0, 4), True), ((5, 4, 0), True), ((0, 5, 4), False)):
+        Y, place = rng.normal(size=(9, 2)), rng.normal(size=9)
+        assert valleys._is_valley_bent(Y, place, np.array(sizes)) == bent
+
+
 def test_a_peak_of_each_half_on_another_side_is_no_valley():
     counts = np.zeros((1, 2, 96))
     counts[0, 0, 20:36] = counts[0, 1, 60:76] = 10
@@ -243,6 +353,7 @@ def test_arcs_rings_and_cylinders_are_bent(bk, angle, height):
     y = (X[:, 0] > 0).astype(int)
     assert log_p(bk, X, y) < math.log(0.01)
     assert is_bent(bk, X, y)
+    assert is_bent(bk, X[:, [1, 0, 2]], y)  # the line is along another column
 
 
 @pytest.mark.parametrize("d", [1, 2, 5])
@@ -259,6 +370,15 @@ def test_a_pair_is_bent_if_few_rows_of_the_valley_are_in_its_middle(n_near, bent
     valley[n_near:] = np.tile([-1, 1], 50)[: 100 - n_near]
     side = np.tile([-0.1, 0.1], 25)
     Y = np.concatenate([valley, side, side])[:, None]
+    place = np.repeat([0.0, -1, 1], [100, 50, 50])
+    assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
+
+
+@pytest.mark.parametrize(("offset", "bent"), [(0.4, True), (0.6, False)])
+def test_the_middle_of_a_valley_is_that_of_the_rows_beside_it(offset, bent):
+    """Rows at -1 and 1 around an offset: from about one half on, one side is in the middle."""
+    side = np.tile([-0.1, 0.1], 25)
+    Y = np.concatenate([np.tile([-1, 1], 50) + offset, side, side])[:, None]
     place = np.repeat([0.0, -1, 1], [100, 50, 50])
     assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
 
@@ -325,10 +445,10 @@ def test_valleys_do_not_depend_on_the_unit(scale):
 
 def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
     rng = np.random.default_rng(0)
-    X = np.column_stack([rng.choice([0, 1, 5], 2000, p=[0.6, 0.3, 0.1]), rng.normal(size=2000)])
+    X = np.column_stack([rng.choice([2, 3, 7], 2000, p=[0.6, 0.3, 0.1]), rng.normal(size=2000)])
     found = bk.to_numpy(spread_discrete_columns(bk.asarray(X)))
     np.testing.assert_array_equal(found[:, 1], X[:, 1])  # not discrete
-    for value, low, high in ((0, -0.5, 0.5), (1, 0.5, 3), (5, 3, 7)):
+    for value, low, high in ((2, 1.5, 2.5), (3, 2.5, 5), (7, 5, 9)):
         own = found[X[:, 0] == value, 0]
         assert kstest(own, "uniform", (low, high - low)).pvalue > 0.001
     order = rng.permutation(2000)
@@ -338,6 +458,42 @@ def test_the_values_of_discrete_columns_are_spread_over_their_room(bk):
     np.testing.assert_array_equal(
         bk.to_numpy(spread_discrete_columns(bk.asarray(X * 4))), found * 4
     )
+
+
+@pytest.mark.parametrize(
+    ("column", "discrete"),
+    [
+        (np.r_[-100, np.arange(-8, 10), 100, np.zeros(40)], True),  # 20 values in 60 rows
+        (np.r_[-100, np.arange(-8, 10), 100, np.zeros(39)], False),  # not thrice on average
+        (np.r_[-100, np.arange(-9, 10), 100, np.zeros(42)], False),  # 21 values
+        (np.repeat(np.arange(7), 3), True),  # steps of half a standard deviation, which is 2
+        (np.repeat(np.arange(8), 3), False),
+        (np.repeat([0, 1, 5], 2), False),
+        (np.repeat([0, 1, 5], 3), True),
+        (np.repeat([-3, 4], 3), True),
+        (np.full(9, 4), False),
+    ],
+)
+def test_columns_of_few_values_that_are_repeated_and_far_apart_are_discrete(bk, column, discrete):
+    noise = np.random.default_rng(0).normal(size=len(column))
+    X = np.c_[noise, column]
+    found = bk.to_numpy(spread_discrete_columns(bk.asarray(X)))
+    assert (found[:, 1] != X[:, 1]).any() == discrete
+    np.testing.assert_array_equal(found[:, 0], X[:, 0])
+
+
+@pytest.mark.parametrize(("d", "is_spread"), [(100, True), (101, False)])
+def test_where_columns_are_many_none_is_spread(bk, d, is_spread):
+    X = bk.asarray(np.random.default_rng(0).integers(2, size=(40, d)).astype(float))
+    assert (spread_discrete_columns(X) is not X) == is_spread
+
+
+def test_of_1024_rows_all_values_are_seen(bk):
+    X = np.tile([0.0, 1], 512)[:, None]
+    X[513] = 9
+    found = bk.to_numpy(spread_discrete_columns(bk.asarray(X)))[:, 0]
+    assert 5 <= found[513] <= 13
+    assert 0.5 <= found[1] <= 5
 
 
 def test_equal_columns_are_spread_each_for_itself(bk):

@@ -69,7 +69,7 @@ def distance_bounds(
     centred = []  # the largest magnitude in each tile
     map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
     largest = float(xp.stack(centred).max())
-    scale = 2.0 ** (math.frexp(largest)[1]) if largest > 0 else 1.0
+    scale = 2.0 ** math.frexp(largest)[1]  # 1 if all are equal
     sums = np.finfo(np.float32 if dtype == "float16" else dtype)
     width = d if axes is None else axes.shape[1] + 1
     base = xp.zeros((m, -(-width // 8) * 8 if dtype == "float16" else width), dtype=dtype)

@@ -134,7 +134,7 @@ class CutGraphs:
         S, bk = self.near.S, backend_of(self.near.S)
         if not S.nnz:
             return 0.0
-        xp, m = bk.xp, S.shape[0]
+        xp, m = bk.xp, self.n_distinct
         squares = bk.sparse.csr_matrix((S.data**2, S.indices, S.indptr), shape=S.shape)
         sums = xp.empty((m, 1)), xp.empty((m, 1))
         for A, out in zip((S, squares), sums, strict=True):  # sums in the order of the entries
@@ -149,7 +149,7 @@ class CutGraphs:
         cannot be separate. An exception is twins: with them, cuts are known inside complete graphs
         of any size.
         """
-        m = self.near.S.shape[0]
+        m = self.n_distinct
         crowded = m < 2 * (self.least_neighbors + 1) - 1e-6
         if not self.near.S.nnz or (crowded and self.near.twins is None):
             return 0.0

@@ -212,7 +212,10 @@ class Cuts:
     def _profiles(
         self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray
     ) -> tuple[Array, Array]:
-        """Return the results of `_profile` for several pairs, concatenated."""
+        """Return the results of `_profile` for several pairs, concatenated.
+
+        Behind all rows of a pair no edge is open: that cut weighs 0, whether it is known or not.
+        """
         bk, xp = self.bk, self.bk.xp
         pair, part = np.nonzero(inside)
         counts = self.sizes[part]
@@ -236,9 +239,7 @@ class Cuts:
             sides.append(rank[shift[of_pair * self.K + self._part[row]] + row])
         opened = bk.bin_sums(xp.minimum(*sides), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*sides), weight, f.size)
-        known = _known_cuts(xp, f, twins, order)
-        known[bk.asarray(np.cumsum(self.sizes[pairs].sum(axis=1)) - 1)] = False
-        return xp.cumsum(opened - closed), known
+        return xp.cumsum(opened - closed), _known_cuts(xp, f, twins, order)
 
     def profile(self, pair: tuple[int, int]) -> tuple[Array, Array]:
         """Return the cuts of one pair, for a plot.

@@ -257,8 +257,6 @@ class _MergingGaps:
         """Return the log p of isolated nodes, each paired with the largest other node."""
         sizes, k = self.parts.cuts.sizes, len(nodes)
         own = [node for node in nodes.tolist() if node in self.alone]
-        if not own:
-            return {}
         by_size = nodes[np.lexsort((self.parts.cuts.first[nodes], -sizes[nodes]))[:2]]
         other = {node: by_size[1] if node == by_size[0] else by_size[0] for node in own}
         return {i: self.alone[i].log_p(int(sizes[i] + sizes[other[i]]), k) for i in own}
@@ -355,7 +353,7 @@ def _ranked_for_merging(gaps: _MergingGaps, alive: np.ndarray) -> tuple[np.ndarr
     log_p = gaps.decisive(alive)
     touch = np.isfinite(log_p)
     keys = (x[np.ix_(alive, alive)] for x in (gaps.density, gaps.ratio))
-    order = np.lexsort((*(np.where(touch, key, -1).ravel() for key in keys), log_p.ravel()))
+    order = np.lexsort((*(key.ravel() for key in keys), log_p.ravel()))
     rank = np.empty(order.size, dtype=np.int64)
     rank[order] = np.arange(order.size)
     rank = rank.reshape(touch.shape)

@@ -81,13 +81,9 @@ def log_p_under_null(
     float64 array of shape (p,)
         It is 0 where `within` is 0.
     """
-    within = np.asarray(within, dtype=np.float64)
     lengths, scales = null_law(law) if laws is None else laws[law]
     scale = np.interp(np.log(np.maximum(length, SHORTEST)), np.log(lengths), scales)
-    log_p = np.minimum(
-        0.0, math.log(2) + log_ndtr(-z_under_null(between, within) / (wider * scale))
-    )
-    return np.where(within > 0, log_p, 0.0)
+    return math.log(2) + log_ndtr(-z_under_null(between, within) / (wider * scale))
 
 
 def decisive_log_p_under_null(log_p: Numbers, isolation: Numbers, k: int) -> np.ndarray:
@@ -97,7 +93,7 @@ def decisive_log_p_under_null(log_p: Numbers, isolation: Numbers, k: int) -> np.
     multiplied by k - 1. The p of `isolation` holds for any k without this factor; the smaller of
     the two counts.
     """
-    return np.minimum(np.minimum(0.0, log_p + math.log(k - 1)), isolation)
+    return np.minimum(log_p + math.log(k - 1), isolation)
 
 
 def bonferroni_log_p(log_p: Numbers, other: Numbers) -> np.ndarray:

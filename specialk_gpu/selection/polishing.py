@@ -10,7 +10,7 @@ from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.merging import Tree
-from specialk_gpu.selection.walks import WalkGraph, walk, walk_or_stay, walk_shares
+from specialk_gpu.selection.walks import WalkGraph, walk, walk_shares
 
 __all__ = ["polished", "polished_tree"]
 
@@ -47,7 +47,7 @@ def polished(
     at_first = xp.bincount(labels, minlength=k) if kept else 0
     for _ in range(rounds):
         check_time_limit()
-        found = walk_or_stay(graph, labels, k)
+        found = walk(graph, labels, k)
         new = found.argmax(axis=1).astype(np.int32)
         counts = xp.bincount(new, minlength=k)
         if bool(((counts == 0) | (counts < kept * at_first)).any()):

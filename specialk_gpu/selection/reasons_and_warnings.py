@@ -106,8 +106,7 @@ def reason_by_sweep(step: Candidate, chosen: int, stopping: str) -> str:
 
 def warn_of_the_test(graphs: CutGraphs, alpha: float, *, powerless: bool) -> None:
     """Warn that no split can be accepted, and what would help; or that p may be wrong."""
-    S = graphs.near.S
-    m, n_entries = S.shape[0], S.nnz / max(S.shape[0], 1)
+    m, n_entries = graphs.n_distinct, graphs.near.S.nnz / graphs.n_distinct
     if not powerless:
         if m < TRIED_ROWS or n_entries < TRIED_ENTRIES:
             warn(

@@ -207,13 +207,12 @@ def _searched_clusters(
         log_p = _searched_log_p(trees)
         k = min(n_clusters, len(log_p))
         merged = _first_clear_tree_of_search(trees, k, log_alpha)
-    is_tested = n_clusters is None and k > min_clusters
+    least = k if n_clusters else min(k, min_clusters)
     with backend_of(merged.leaf).narrow_block():
         settle = partial(polished_tree, graphs, merged, polish=polish)
-        least = min_clusters if is_tested else k
         tree, membership, gaps = settle(k, least, log_alpha)
         for gap in gaps:  # after polishing, these levels have no clear gaps
-            log_p[k - 1] = max(log_p[k - 1], gap)
+            log_p[k - 1] = gap
             k -= 1
         limit_reached = n_clusters is None and min_clusters < most < k
         if k > most:

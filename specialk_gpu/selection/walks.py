@@ -18,7 +18,6 @@ __all__ = [
     "parts_joined_by_walks",
     "prepare_walks",
     "walk",
-    "walk_or_stay",
     "walk_shares",
 ]
 
@@ -80,7 +79,7 @@ def prepare_walks(W: Sparse, *, twins: bool = False) -> WalkGraph:
     # multiples of 2^-31: sums of up to 2^22 of them are exact in any order, as atomics require
     S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
     degree = bk.bin_sums(row, S.data, S.shape[0])
-    step = xp.where(degree > 0, 0.5 / xp.where(degree > 0, degree, 1), 0)
+    step = 0.5 / xp.where(degree > 0, degree, 1)
     steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
     order, place = bk.locality_order(S), None
     if order is not None:
@@ -187,13 +186,5 @@ def membership_by_walks(W: Sparse, labels: Array, k: int) -> Array:
 
 def walk_shares(graph: WalkGraph, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each cluster."""
-    shares = walk_or_stay(graph, labels, k)
+    shares = walk(graph, labels, k)
     return shares / shares.sum(axis=1, keepdims=True)
-
-
-def walk_or_stay(graph: WalkGraph, labels: Array, k: int) -> Array:
-    """Return the result of `walk`; a row from which no walk leads stays in its own cluster."""
-    xp = backend_of(labels).xp
-    found = walk(graph, labels, k)
-    own = labels[:, None] == xp.arange(k, dtype=labels.dtype)
-    return xp.where(found.any(axis=1, keepdims=True), found, own)
