@@ -11,13 +11,14 @@ demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
 
 test: $(VENV)/installed-tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error -m "not pages"
 
 stand-in: $(VENV)/installed-stand-in
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error --stand-in -m gpu -q
 
 coverage: $(VENV)/installed-stand-in
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q --cov=specialk_gpu --cov-report=
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not pages" \
+		--cov=specialk_gpu --cov-report=
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -q -W error --stand-in -m gpu \
 		--cov=specialk_gpu --cov-append --cov-report=
 	$(BIN)/coverage report --skip-covered --fail-under=95
@@ -25,15 +26,16 @@ coverage: $(VENV)/installed-stand-in
 oldest:
 	test -x .venv-oldest/bin/python || $(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install -q -e '.[test]' -c tests/oldest.txt
-	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -q
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -q -m "not pages"
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 
-docs: $(VENV)/installed-docs
+docs: $(VENV)/installed-docs $(VENV)/installed-tests
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error -m pages -q
 
 clean:
 	rm -rf $(VENV) .venv-oldest docs/_build dist

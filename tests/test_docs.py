@@ -84,6 +84,7 @@ def test_what_is_fenced_in_has_an_end(page):
 # -- code and figures -----------------------------------------------------------------------------
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if any(language == "python" for language, _ in blocks(page))]
 )
@@ -135,6 +136,7 @@ NOTEBOOKS = {  # by name, what they print that their text relies on
 }
 
 
+@pytest.mark.pages
 @pytest.mark.filterwarnings("ignore::UserWarning")  # they are shown on the pages
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_notebooks_run_and_print_what_they_say(name, tmp_path, monkeypatch, capsys):
@@ -161,6 +163,7 @@ def test_no_notebook_is_left_out():
     assert names == {ROOT / f"docs/{name}.md" for name in NOTEBOOKS}
 
 
+@pytest.mark.pages
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_single_cell_tutorial_prints_what_it_says(tmp_path, monkeypatch, capsys):
     pytest.importorskip("scanpy", reason="needs scanpy, which no extra installs")
@@ -169,6 +172,7 @@ def test_single_cell_tutorial_prints_what_it_says(tmp_path, monkeypatch, capsys)
     assert "\ncluster 3: CD79A, CD79B" in capsys.readouterr().out
 
 
+@pytest.mark.pages
 def test_the_picture_of_the_readme_shows_the_true_numbers(monkeypatch):
     monkeypatch.setattr(sys, "path", [str(ROOT), *sys.path])
     from benchmarks.pictures import PANELS, found

@@ -396,23 +396,6 @@ def test_the_k_th_smallest_is_at_most_its_limit(bk, m, k):
         assert (limit <= 1.5 * k + 2).all()
 
 
-@pytest.mark.parametrize("n_near", [1, 300, 1000, 5000])
-def test_cells_hold_each_row_once_and_those_near_them_are_enough(n_near):
-    base = normal(size=(1500, 40)).astype(np.float32)
-    base[:, 0] += 20 * (np.arange(1500) % 3)
-    order, cells, near_rows = host_search._cells_of_host_search(base, n_near)
-    np.testing.assert_array_equal(np.sort(order), np.arange(1500))
-    places = np.concatenate([np.arange(1500)[cell] for cell in cells])
-    np.testing.assert_array_equal(places, np.arange(1500))
-    for i, cell in enumerate(cells):
-        near = near_rows(i)
-        assert set(range(cell.start, cell.stop)) <= set(near.tolist())
-        assert len(set(near.tolist())) == len(near) >= min(n_near, 1500)
-        own = order[cell] % 3
-        if len(near) < 1500 and (own == own[0]).all() and n_near <= 300:
-            assert (order[near] % 3 == own[0]).mean() > 0.9
-
-
 @pytest.mark.parametrize("rank", [1, 5, 20])
 def test_along_axes_lower_bounds_hold_and_the_remainder_is_a_column(bk, rank):
     rng = np.random.default_rng(0)
