@@ -359,3 +359,13 @@ def test_a_missing_pynndescent_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     with pytest.raises(ImportError, match=r"pip install 'specialk-gpu\[approximate\]'"):
         SpecialK(neighbors="approximate", backend="numpy").fit(X)
+
+
+def test_scanpy_takes_our_transformer():
+    sc = pytest.importorskip("scanpy", reason="needs scanpy, which no extra installs")
+    one, other = sc.AnnData(X.astype(np.float32)), sc.AnnData(X.astype(np.float32))
+    ours = ExactNeighborsTransformer(n_neighbors=15, backend="numpy")
+    sc.pp.neighbors(one, n_neighbors=15, use_rep="X", transformer=ours)
+    sc.pp.neighbors(other, n_neighbors=15, use_rep="X", transformer="sklearn")
+    difference = one.obsp["connectivities"] - other.obsp["connectivities"]
+    assert abs(difference).max() < 1e-4
