@@ -30,6 +30,20 @@ __all__ = [
 NUMBERS = ("alpha", "coverage", "drop_correlated", "min_recall", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
+
+
+class _Affinities(StrOptions):
+    """The values of `affinity`, with advice on kernels and distances for those who give others."""
+
+    def __str__(self) -> str:
+        """Return the values, and the advice."""
+        return (
+            f"{super().__str__()} (for a kernel such as 'rbf', compute its matrix and fit that "
+            "with affinity='precomputed'; for a sparse matrix of distances, with "
+            "'precomputed_nearest_neighbors')"
+        )
+
+
 CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [Interval(Real, 0, 1, closed="neither"), None],
     "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
@@ -37,7 +51,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_clusters": [Interval(Integral, 1, None, closed="left"), None],
     "criterion": [StrOptions({"cut", "zz_top"})],
     "stopping": [StrOptions(set(STOPPING))],
-    "affinity": [StrOptions(set(AFFINITIES))],
+    "affinity": [_Affinities(set(AFFINITIES))],
     "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     "neighbors": [
         StrOptions({"exact", "approximate", "given"}),

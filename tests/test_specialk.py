@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -469,6 +470,14 @@ def test_caller_keeps_the_same_bytes(bk, order, affinity):
 def test_parameters_out_of_range_are_named(name, value, expected):
     with pytest.raises(ValueError, match=f"'{name}' parameter of SpecialK must be {expected}.*Got"):
         SpecialK(**{name: value}).fit(BLOBS)
+
+
+def test_the_error_about_a_kernel_says_what_to_do_and_that_works(bk):
+    advice = r"a kernel such as 'rbf', compute its matrix and fit that with affinity='precomputed'"
+    with pytest.raises(ValueError, match=f"{advice}.*distances.*'precomputed_nearest_neighbors'"):
+        fit(BLOBS, bk, affinity="rbf")
+    model = fit(bk.asarray(rbf_kernel(BLOBS)), bk, affinity="precomputed", n_clusters=3)
+    assert adjusted_rand_score(host(bk, model.labels_), host(bk, fit(BLOBS, bk).labels_)) == 1
 
 
 def test_limits_that_contradict_are_named():
