@@ -34,8 +34,9 @@ def specialk(
 ) -> Any:
     """Cluster cells and find the number of clusters.
 
-    The arguments are those of `scanpy.tl.leiden` where they mean the same. There is no resolution.
-    Scanpy is not needed.
+    The arguments are those of `scanpy.tl.leiden` where they mean the same. There is no resolution:
+    `n_clusters` is the number of clusters, if you want another than the one that is found. Scanpy
+    is not needed.
 
     Parameters
     ----------
@@ -78,8 +79,16 @@ def specialk(
         If the graph, the representation, the column or a category is missing, or as in
         `specialk_gpu.SpecialK.fit`.
     TypeError
-        As in `specialk_gpu.SpecialK.fit`, or if `affinity` is given for a graph.
+        As in `specialk_gpu.SpecialK.fit`, if `affinity` is given for a graph, or for `resolution`.
     """
+    if "resolution" in parameters:
+        msg = (
+            "there is no resolution: the number of clusters is found. For coarser or finer "
+            "clusters, give n_clusters; or fit specialk_gpu.SpecialK, whose labels_at(k) returns "
+            "k clusters of one tree. n_neighbors, of sc.pp.neighbors or with use_rep, changes what "
+            "is found."
+        )
+        raise TypeError(msg)
     adata = adata.copy() if copy else adata
     part = None if restrict_to is None else _part_of_cells(adata, restrict_to)
     if part is not None and key_added == DEFAULT_KEY:
