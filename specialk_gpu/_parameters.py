@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from specialk_gpu._affinities import AFFINITIES, is_graph
 from specialk_gpu._checks import checked_integer, checked_positive
+from specialk_gpu._warnings import warn
 from specialk_gpu.backend import BACKENDS
 from specialk_gpu.graph.features import METRICS
 from specialk_gpu.graph.knn import WEIGHTS
@@ -25,10 +26,12 @@ __all__ = [
     "check_parameter_limits",
     "checked_parameters",
     "significance_level",
+    "warn_of_idle_parameters",
 ]
 
 NUMBERS = ("alpha", "coverage", "drop_correlated", "min_recall", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
+OF_ZZ_TOP = ("stopping", "n_kmeans_components", "n_pairs", "n_init")
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
 
 
@@ -171,3 +174,14 @@ def check_parameter_limits(model: Parameters) -> None:
             f"n_clusters={k}, min_clusters={least}, max_clusters={model.max_clusters}."
         )
         raise ValueError(msg)
+
+
+def warn_of_idle_parameters(model: BaseEstimator) -> None:
+    """Warn of parameters that are not at their defaults, though the cut test does not use them."""
+    given, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
+    if given["criterion"] == "zz_top":
+        return
+    idle = [f"{name}={given[name]!r}" for name in OF_ZZ_TOP if given[name] != usual[name]]
+    if idle:
+        named = ", ".join(idle)
+        warn(f"without criterion='zz_top', this has no effect: {named}.", UserWarning)

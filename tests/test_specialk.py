@@ -216,7 +216,7 @@ def test_embedding_is_that_of_the_affinity(bk):
 @pytest.mark.parametrize("k", [1, 2, 150])
 def test_labels_are_consecutive_by_falling_size(bk, k):
     # C48
-    labels = host(bk, fit(bk.asarray(BLOBS), bk, n_clusters=k, n_init=1).labels_)
+    labels = host(bk, fit(bk.asarray(BLOBS), bk, n_clusters=k).labels_)
     assert labels.dtype == np.int32
     assert labels.flags.c_contiguous
     counts = np.bincount(labels)
@@ -478,6 +478,23 @@ def test_the_error_about_a_kernel_says_what_to_do_and_that_works(bk):
         fit(BLOBS, bk, affinity="rbf")
     model = fit(bk.asarray(rbf_kernel(BLOBS)), bk, affinity="precomputed", n_clusters=3)
     assert adjusted_rand_score(host(bk, model.labels_), host(bk, fit(BLOBS, bk).labels_)) == 1
+
+
+def test_parameters_of_the_paper_s_rule_bring_a_warning_elsewhere(bk):
+    idle = {"stopping": "watershed", "n_pairs": 5, "n_init": 2, "n_kmeans_components": None}
+    X = bk.asarray(BLOBS)
+    with pytest.warns(
+        UserWarning, match="without criterion='zz_top', this has no effect: "
+    ) as told:
+        fit(X, bk, **idle)
+    assert len(told) == 1
+    listed = str(told[0].message).rstrip(".").partition(": ")[2].split(", ")
+    assert sorted(listed) == sorted(f"{name}={value!r}" for name, value in idle.items())
+    assert told[0].filename == __file__
+    usual = SpecialK().get_params()
+    fit(X, bk, **{name: usual[name] for name in idle})  # a warning would be an error
+    fit(X, bk, criterion="zz_top", n_components=20, n_clusters=3, **idle)
+    clone(SpecialK(**idle)).set_params(**idle)
 
 
 def test_limits_that_contradict_are_named():
