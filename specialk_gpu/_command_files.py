@@ -14,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from specialk_gpu._printable import printable
+from specialk_gpu._units import size_in_units
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +51,8 @@ def input_as_file(path: Path) -> Iterator[Path]:
             while block := sys.stdin.buffer.read(BLOCK):
                 size += len(block)
                 if size > MOST_PIPED:
-                    msg = f"standard input holds more than {MOST_PIPED:,} bytes: save it as a file"
+                    most = size_in_units(MOST_PIPED)
+                    msg = f"standard input holds more than {most}: save it as a file"
                     raise ValueError(msg)
                 stream.write(block)
         try:

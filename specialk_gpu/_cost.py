@@ -21,6 +21,7 @@ from specialk_gpu._checks import checked_integer
 from specialk_gpu._parameters import Parameters
 from specialk_gpu._printable import printable_html_table
 from specialk_gpu._progress import announce_with_progress, expect_progress
+from specialk_gpu._units import size_in_units
 from specialk_gpu.backend import get_backend
 from specialk_gpu.backend.typing import Backend
 from specialk_gpu.graph.neighbor_search import FEW_COLUMNS, FEW_ROWS_COLUMNS, PAIRS_ROWS
@@ -88,7 +89,7 @@ class Estimate:
 def cost_in_units(x: float) -> str:
     """Write seconds (float) or bytes (int) in a unit that suits them, to two digits or so."""
     if isinstance(x, int):
-        return f"{x / 1e9:.1f} GB" if x >= 1e9 else f"{x / 1e6:.0f} MB"
+        return size_in_units(x)
     if x < 1:
         return f"{x:.2f} s"
     if x < 100:

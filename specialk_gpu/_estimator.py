@@ -32,6 +32,7 @@ from specialk_gpu._parameters import (
     check_parameter_limits,
     checked_parameters,
     significance_level,
+    warn_of_idle_parameters,
 )
 from specialk_gpu._progress import ProgressClock, show_progress
 from specialk_gpu._scales import warn_of_scales
@@ -311,6 +312,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         """
         self._validate_params()
         check_parameter_limits(parameters := checked_parameters(self))
+        warn_of_idle_parameters(self)
         before = dict(vars(self))
         try:
             shown = show_progress() if self.verbose else nullcontext()

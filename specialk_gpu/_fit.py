@@ -18,6 +18,7 @@ from specialk_gpu._progress import ProgressClock
 from specialk_gpu._result import SelectionPath
 from specialk_gpu._scales import APART
 from specialk_gpu._time_limit import during
+from specialk_gpu._units import size_in_units
 from specialk_gpu._warnings import GraphWarning, warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
@@ -336,7 +337,7 @@ def explain_memory_error_of_fit(bk: Backend, stage: str) -> Iterator[None]:
             raise  # already explained by an inner stage
         msg = (
             f"{stage}: {str(error) or 'an allocation failed'}. "
-            f"{bk.free_memory():,} bytes are free. {REMEDIES[stage]}"
+            f"{size_in_units(bk.free_memory())} are free. {REMEDIES[stage]}"
         )
         raise MemoryError(msg) from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -86,7 +86,8 @@ class Fitted:
         Parameters
         ----------
         k : int
-            At most the number of leaves of ``tree_``; for criterion="zz_top" a k of the path.
+            At most the number of leaves of ``tree_``; for criterion="zz_top" a k of the path. For
+            others the error names the fit to make.
 
         Returns
         -------
@@ -127,13 +128,29 @@ class Fitted:
         if self._tree is not None:
             most = self._tree.n_leaves
             if k > most:
-                msg = f"k must be at most the number of fragments ({most}), got {k}. For more "
-                msg += f"fragments, fit with n_clusters={k}."
-                raise ValueError(msg)
+                self._refuse_level(k, f"at most the number of leaves of tree_ ({most})")
             return self._tree.labels(k)
         step = next((step for step in self.path_ if step.k == k), None)
         if step is None:
             known = [step.k for step in self.path_]
-            msg = f"k must be a number of clusters on the path, {known}, got {k}."
-            raise ValueError(msg)
+            self._refuse_level(k, f"a number of clusters on the path, {known}")
         return step.labels
+
+    def _refuse_level(self, k: int, expected: str) -> NoReturn:
+        """Raise a ValueError that names the call that returns labels of k clusters, if any does."""
+        n_rows = self.affinity_matrix_.shape[0]
+        if k > n_rows:
+            msg = f"k must be {expected}, got {k}: there are only {n_rows} different rows."
+            raise ValueError(msg)
+        given = self.get_params(deep=False)
+        settings: dict[str, int | None] = {"n_clusters": k}
+        if given["min_clusters"] > k:
+            settings["min_clusters"] = 1
+        if given["max_clusters"] is not None and given["max_clusters"] < k:
+            settings["max_clusters"] = None
+        listed = ", ".join(f"{name}={value}" for name, value in settings.items())
+        msg = (
+            f"k must be {expected}, got {k}. This finds {k} clusters, not nested in those: "
+            f"sklearn.base.clone(model).set_params({listed}).fit(X).labels_"
+        )
+        raise ValueError(msg)

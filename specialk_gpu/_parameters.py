@@ -12,6 +12,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from specialk_gpu._affinities import AFFINITIES, is_graph
 from specialk_gpu._checks import checked_integer, checked_positive
+from specialk_gpu._warnings import warn
 from specialk_gpu.backend import BACKENDS
 from specialk_gpu.graph.features import METRICS
 from specialk_gpu.graph.knn import WEIGHTS
@@ -25,11 +26,27 @@ __all__ = [
     "check_parameter_limits",
     "checked_parameters",
     "significance_level",
+    "warn_of_idle_parameters",
 ]
 
 NUMBERS = ("alpha", "coverage", "drop_correlated", "min_recall", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
+OF_ZZ_TOP = ("stopping", "n_kmeans_components", "n_pairs", "n_init")
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
+
+
+class _Affinities(StrOptions):
+    """The values of `affinity`, with advice on kernels and distances for those who give others."""
+
+    def __str__(self) -> str:
+        """Return the values, and the advice."""
+        return (
+            f"{super().__str__()} (for a kernel such as 'rbf', compute its matrix and fit that "
+            "with affinity='precomputed'; for a sparse matrix of distances, with "
+            "'precomputed_nearest_neighbors')"
+        )
+
+
 CONSTRAINTS: dict[str, list[Any]] = {
     "alpha": [Interval(Real, 0, 1, closed="neither"), None],
     "n_clusters": [Interval(Integral, 1, None, closed="left"), None],
@@ -37,7 +54,7 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "max_clusters": [Interval(Integral, 1, None, closed="left"), None],
     "criterion": [StrOptions({"cut", "zz_top"})],
     "stopping": [StrOptions(set(STOPPING))],
-    "affinity": [StrOptions(set(AFFINITIES))],
+    "affinity": [_Affinities(set(AFFINITIES))],
     "n_neighbors": [Interval(Integral, 1, None, closed="left")],
     "neighbors": [
         StrOptions({"exact", "approximate", "given"}),
@@ -157,3 +174,14 @@ def check_parameter_limits(model: Parameters) -> None:
             f"n_clusters={k}, min_clusters={least}, max_clusters={model.max_clusters}."
         )
         raise ValueError(msg)
+
+
+def warn_of_idle_parameters(model: BaseEstimator) -> None:
+    """Warn of parameters that are not at their defaults, though the cut test does not use them."""
+    given, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
+    if given["criterion"] == "zz_top":
+        return
+    idle = [f"{name}={given[name]!r}" for name in OF_ZZ_TOP if given[name] != usual[name]]
+    if idle:
+        named = ", ".join(idle)
+        warn(f"without criterion='zz_top', this has no effect: {named}.", UserWarning)

@@ -86,6 +86,11 @@ class Candidate(NamedTuple):
         """Return the opposite of `==`."""
         return not self == other
 
+    def __repr__(self) -> str:
+        """Return the fields of one line, without the labels of all rows."""
+        fields = f"k={self.k}, log_p={self.log_p:.4g}, pair={self.pair}, accepted={self.accepted}"
+        return f"Candidate({fields}, reason={self.reason!r})"
+
 
 class SelectionPath(tuple[Candidate, ...]):
     """The candidates of a search, by rising k; `criterion` is the rule that decided."""

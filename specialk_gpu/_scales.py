@@ -28,15 +28,19 @@ class ExtremeScales(NamedTuple):
 def unequal_scales(X: Array) -> ExtremeScales | None:
     """Return the extreme spreads of the columns of X (m, d) if they differ a hundredfold, or None.
 
-    None is returned for many columns, as of images, and for centred columns by decreasing spread,
+    None is returned for many columns, as of images; for whole numbers from 0 on, of which most
+    columns have the same maximum, as of small images; and for centred columns by decreasing spread,
     as of principal components. Constant columns do not count.
     """
     if not 2 <= X.shape[1] <= MOST_SCALED:
         return None
     bk = backend_of(X)
     with np.errstate(over="ignore", invalid="ignore"):
-        facts = [X.std(axis=0), abs(X).max(axis=0), abs(X.mean(axis=0))]
-    spread, size, mean = bk.to_numpy(bk.xp.stack(facts))  # host waits
+        whole = ((X >= 0) & (bk.xp.rint(X) == X)).all(axis=0).astype(X.dtype)
+        facts = [X.std(axis=0), abs(X).max(axis=0), abs(X.mean(axis=0)), whole]
+    spread, size, mean, whole = bk.to_numpy(bk.xp.stack(facts))  # host waits
+    if whole.all() and 2 * np.count_nonzero(size == size.max()) > size.size:
+        return None
     spread = np.where(np.isfinite(spread) & (spread > 1e-12 * size), spread, 0)  # 0 if constant
     if (np.diff(spread) <= 0).all() and (mean <= CENTRED * spread).all():
         return None

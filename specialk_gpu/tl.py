@@ -34,8 +34,9 @@ def specialk(
 ) -> Any:
     """Cluster cells and find the number of clusters.
 
-    The arguments are those of `scanpy.tl.leiden` where they mean the same. There is no resolution.
-    Scanpy is not needed.
+    The arguments are those of `scanpy.tl.leiden` where they mean the same. There is no resolution:
+    `n_clusters` is the number of clusters, if you want another than the one that is found. Scanpy
+    is not needed.
 
     Parameters
     ----------
@@ -55,7 +56,10 @@ def specialk(
     use_rep : str, optional
         Cluster the rows of this representation in ``adata.obsm``, or "X" for ``adata.X``, in place
         of a graph: their neighbours are then found here, exactly. Prefer this to a graph if you
-        can: about rows the test knows more.
+        can, with 20 or 30 `n_neighbors`: about rows the test knows more. In scanpy's
+        ``pbmc68k_reduced``, ``use_rep="X_pca"`` finds 3 clusters with the default of 10
+        neighbours, and 4 with 20 or 30, as the graph does; the tutorial on single-cell data takes
+        30.
     restrict_to : tuple of str and sequence of str, optional
         A column of ``adata.obs`` and some of its categories: only the cells in these are clustered.
         Their new names begin with the old ones, as "0-1,0"; other cells keep theirs.
@@ -78,8 +82,16 @@ def specialk(
         If the graph, the representation, the column or a category is missing, or as in
         `specialk_gpu.SpecialK.fit`.
     TypeError
-        As in `specialk_gpu.SpecialK.fit`, or if `affinity` is given for a graph.
+        As in `specialk_gpu.SpecialK.fit`, if `affinity` is given for a graph, or for `resolution`.
     """
+    if "resolution" in parameters:
+        msg = (
+            "there is no resolution: the number of clusters is found. For coarser or finer "
+            "clusters, give n_clusters; or fit specialk_gpu.SpecialK, whose labels_at(k) returns "
+            "k clusters of one tree. n_neighbors, of sc.pp.neighbors or with use_rep, changes what "
+            "is found."
+        )
+        raise TypeError(msg)
     adata = adata.copy() if copy else adata
     part = None if restrict_to is None else _part_of_cells(adata, restrict_to)
     if part is not None and key_added == DEFAULT_KEY:

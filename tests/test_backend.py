@@ -557,7 +557,7 @@ def test_memory_that_does_not_suffice_for_small_tiles_is_an_error_with_the_bytes
         sizes.append(rows.stop - rows.start)
         raise MemoryError
 
-    with pytest.raises(MemoryError, match=r"a tile of 16 of 5000 rows needs about 16,384 bytes"):
+    with pytest.raises(MemoryError, match=r"a tile of 16 of 5000 rows needs about 16 kB of"):
         map_tiles(cpu, run, 5000, 1024)
     assert sizes == [1024, 512, 256, 128, 64, 32, 16]
 

@@ -198,7 +198,7 @@ def test_what_is_piped_is_read_as_csv(tmp_path, monkeypatch, capsys):
         (TABLE, "line 2, column 'name' holds 'n0', expected a number (40 such cells)"),
         ("", "it holds no data"),
         (b"\x93NUMPY\x01\x00", "it is not text in UTF-8"),
-        ("a,b\n" + "1,2\n" * 500, "standard input holds more than 1,000 bytes"),
+        ("a,b\n" + "1,2\n" * 500, "standard input holds more than 1 kB"),
     ],
 )
 def test_errors_name_standard_input(monkeypatch, capsys, piped, message):

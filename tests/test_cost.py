@@ -12,6 +12,7 @@ import pytest
 from benchmarks import growth
 from specialk_gpu import SpecialK, _cost, estimate
 from specialk_gpu._progress import logger
+from specialk_gpu._units import size_in_units
 from specialk_gpu.backend import get_backend
 
 FITS = growth.measured()
@@ -96,6 +97,20 @@ def test_the_table_names_stages_and_units():
     assert estimate(5000, 4)._repr_html_().count("<tr>") == 8
     units = [_cost.cost_in_units(x) for x in (0.25, 5.0, 120.0, 7200.0, 3_000_000, 2_500_000_000)]
     assert units == ["0.25 s", "5 s", "2 min", "2.0 h", "3 MB", "2.5 GB"]
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "written"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (10**6, "1 MB"),
+        (12_345_678_901, "12.3 GB"),
+    ],
+)
+def test_sizes_are_written_in_a_unit_that_suits_them(n_bytes, written):
+    assert size_in_units(n_bytes) == written
 
 
 @pytest.mark.parametrize(

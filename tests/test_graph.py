@@ -216,7 +216,7 @@ def test_arguments_out_of_range_are_refused(bk, arguments, message):
 
 def test_too_many_edges_are_refused_before_they_are_listed(bk, monkeypatch):
     monkeypatch.setattr(bk, "free_memory", lambda: 10_000)
-    with pytest.raises(MemoryError, match=r"39,800 edges at ε = 100 .* but 10,000 are free"):
+    with pytest.raises(MemoryError, match=r"39,800 edges at ε = 100 .* but 10 kB are free"):
         radius_graph(readonly(bk, DATA["normal"]), radius=100)
 
 
@@ -225,7 +225,12 @@ def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
     with pytest.raises(MemoryError) as caught:
         refuse_radius_graph(n_edges, 2**60, 0.123456789)
     message = str(caught.value)
-    for part in (f"{n_edges:,} edges", f"{12 * n_edges:,} bytes", "ε = 0.123457", "`coverage`"):
+    for part in (
+        f"{n_edges:,} edges",
+        f"{12 * n_edges / 1e9:.1f} GB",
+        "ε = 0.123457",
+        "`coverage`",
+    ):
         assert part in message
     assert "-" not in message.replace("32-bit", "")
 

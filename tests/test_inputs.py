@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from oracles import to_scipy
 from scipy import sparse
-from sklearn.datasets import make_blobs
+from sklearn.datasets import load_digits, make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import (
@@ -29,6 +29,7 @@ from specialk_gpu import (
     nearest_neighbors,
     zz_top,
 )
+from specialk_gpu._scales import unequal_scales
 from specialk_gpu._validation import output_converter
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.graph import rows as found_rows
@@ -406,6 +407,21 @@ def test_columns_of_very_different_spreads_bring_a_warning_with_the_remedy(bk):
         for quiet in (scaled, images, leading, constant):
             fit(bk.asarray(quiet), backend=bk.name)
         fit(bk.asarray(X), backend=bk.name, metric="cosine")
+
+
+def test_pixels_share_a_unit_and_columns_of_a_table_do_not(bk):
+    pixels = load_digits().data
+    spread = pixels.std(axis=0)
+    assert spread.max() > 100 * spread[spread > 0].min()  # as by the rule for tables
+    whole = np.rint(customers())  # age, income and visits, in whole numbers
+    flags = np.random.default_rng(0).integers(2, size=(150, 9))
+    assert unequal_scales(bk.asarray(pixels)) is None
+    for columns in ([0, 1], [0, 1, 2], [1, 2]):
+        found = unequal_scales(bk.asarray(whole[:, columns]))
+        assert found.widest == columns.index(1)
+    assert unequal_scales(bk.asarray(np.column_stack([flags, whole]))).widest == 10
+    assert unequal_scales(bk.asarray(pixels - 1)) is not None
+    assert unequal_scales(bk.asarray(pixels / 3)) is not None
 
 
 @pytest.mark.parametrize(

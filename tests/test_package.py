@@ -24,7 +24,7 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The floors of the house: a room imports from rooms on the floors below it, and from itself.
 FLOORS = [
-    {"_affinities", "_time_limit"},
+    {"_affinities", "_time_limit", "_units"},
     {"_checks", "_matrix", "_printable", "_progress", "_version", "_warnings", "_writing"},
     {"backend", "tables"},
     {"graph", "spectrum", "lloyd", "_result"},

@@ -421,7 +421,7 @@ def test_the_model_must_be_fitted(tmp_path):
     with pytest.raises(ValueError, match=r"on the path, \[1, 2, 3, 4, 5, 6\], got 9"):
         pair_matrix(fit(BLOBS, criterion="zz_top"), 9)
     with pytest.raises(
-        ValueError, match=r"k must be at most the number of fragments \(\d+\), got 999"
+        ValueError, match=r"k must be at most the number of leaves of tree_ \(\d+\), got 999"
     ):
         pair_matrix(fit(BLOBS), 999)
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import fits
 import numpy as np
 import pytest
+import sklearn
 from scipy import sparse
 from scipy.stats import norm
 from sklearn.datasets import make_blobs, make_moons
@@ -24,6 +25,7 @@ from specialk_gpu import (
 )
 from specialk_gpu._result import NO_POWER, TIME_IS_UP, Candidate
 from specialk_gpu._time_limit import OutOfTime, TimeLimit
+from specialk_gpu.inspection.verdict import verdict
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection import search as search_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -429,9 +431,41 @@ def test_levels_below_are_unions_and_levels_above_divisions(bk, X, settings):
     most = tree.n_leaves
     with pytest.raises(ValueError, match="k must be at least 1, got 0"):
         model.labels_at(0)
-    said = rf"the number of fragments \({most}\), got {most + 1}. .* n_clusters={most + 1}"
+    said = (
+        rf"the number of leaves of tree_ \({most}\), got {most + 1}\. .*\(n_clusters={most + 1}\)"
+    )
     with pytest.raises(ValueError, match=said):
         model.labels_at(most + 1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "k"),
+    [
+        ({}, 13),
+        ({"criterion": "zz_top", "n_components": 60, "min_clusters": 5, "max_clusters": 6}, 3),
+        ({"criterion": "zz_top", "n_components": 60, "max_clusters": 6}, 55),
+    ],
+)
+def test_where_labels_at_has_no_level_its_message_is_a_call_that_works(bk, settings, k):
+    X = bk.asarray(
+        make_blobs(
+            600, centers=[(i, j) for i in range(0, 40, 10) for j in (0, 10, 20)], random_state=0
+        )[0]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = SpecialK(backend=bk.name, random_state=0, **settings).fit(X)
+        with pytest.raises(ValueError, match=rf"got {k}\. This finds {k} clusters") as refused:
+            model.labels_at(k)
+        call = str(refused.value).rpartition(": ")[2]
+        labels = eval(call, {"sklearn": sklearn, "model": model, "X": X})
+    assert np.unique(bk.to_numpy(labels)).tolist() == list(range(k))
+    with pytest.raises(ValueError, match="got 601: there are only 600 different rows"):
+        model.labels_at(601)
+    if not settings:
+        assert (
+            "The tree of clusters ends there; for 13, fit with n_clusters=13." in verdict(model)[1]
+        )
 
 
 def test_by_the_paper_s_rule_there_is_no_tree_and_levels_are_those_of_the_path(bk):

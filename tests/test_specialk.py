@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -215,7 +216,7 @@ def test_embedding_is_that_of_the_affinity(bk):
 @pytest.mark.parametrize("k", [1, 2, 150])
 def test_labels_are_consecutive_by_falling_size(bk, k):
     # C48
-    labels = host(bk, fit(bk.asarray(BLOBS), bk, n_clusters=k, n_init=1).labels_)
+    labels = host(bk, fit(bk.asarray(BLOBS), bk, n_clusters=k).labels_)
     assert labels.dtype == np.int32
     assert labels.flags.c_contiguous
     counts = np.bincount(labels)
@@ -471,6 +472,31 @@ def test_parameters_out_of_range_are_named(name, value, expected):
         SpecialK(**{name: value}).fit(BLOBS)
 
 
+def test_the_error_about_a_kernel_says_what_to_do_and_that_works(bk):
+    advice = r"a kernel such as 'rbf', compute its matrix and fit that with affinity='precomputed'"
+    with pytest.raises(ValueError, match=f"{advice}.*distances.*'precomputed_nearest_neighbors'"):
+        fit(BLOBS, bk, affinity="rbf")
+    model = fit(bk.asarray(rbf_kernel(BLOBS)), bk, affinity="precomputed", n_clusters=3)
+    assert adjusted_rand_score(host(bk, model.labels_), host(bk, fit(BLOBS, bk).labels_)) == 1
+
+
+def test_parameters_of_the_paper_s_rule_bring_a_warning_elsewhere(bk):
+    idle = {"stopping": "watershed", "n_pairs": 5, "n_init": 2, "n_kmeans_components": None}
+    X = bk.asarray(BLOBS)
+    with pytest.warns(
+        UserWarning, match="without criterion='zz_top', this has no effect: "
+    ) as told:
+        fit(X, bk, **idle)
+    assert len(told) == 1
+    listed = str(told[0].message).rstrip(".").partition(": ")[2].split(", ")
+    assert sorted(listed) == sorted(f"{name}={value!r}" for name, value in idle.items())
+    assert told[0].filename == __file__
+    usual = SpecialK().get_params()
+    fit(X, bk, **{name: usual[name] for name in idle})  # a warning would be an error
+    fit(X, bk, criterion="zz_top", n_components=20, n_clusters=3, **idle)
+    clone(SpecialK(**idle)).set_params(**idle)
+
+
 def test_limits_that_contradict_are_named():
     with pytest.raises(ValueError, match="got min_clusters=5, max_clusters=4"):
         SpecialK(min_clusters=5, max_clusters=4).fit(BLOBS)
@@ -584,7 +610,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
         model.fit(np.random.default_rng(0).normal(size=(60, 3)))
     assert type(caught.value) is MemoryError
     assert str(caught.value).startswith(f"{stage}: 512 bytes. ")
-    assert "bytes are free" in str(caught.value)
+    assert re.search(r" \d+(\.\d)? [GM]B are free\. ", str(caught.value))
     assert remedy in str(caught.value)
     assert not hasattr(model, "labels_")
 

@@ -1,5 +1,7 @@
 """How steady clusters are: known answers, and Jaccard indices by their definition."""
 
+import warnings
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -51,6 +53,29 @@ def test_separate_blobs_are_found_again(criterion):
     assert {refit.ari for refit in found.refits} == {1.0}
     assert found.sizes.tolist() == np.bincount(model.labels_).tolist()
     np.testing.assert_array_equal(found.jaccard, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["euclidean", "cosine"])
+def test_the_rows_that_a_model_keeps_are_those_of_the_fit(bk, metric):
+    X = bk.asarray(BLOBS + 20)
+    model = fit(X, bk, metric=metric)
+    settings = {"kinds": ["sample"], "n_refits": 1, "random_state": 0}
+    assert str(model.stability(**settings)) == str(model.stability(X, **settings))
+
+
+@pytest.mark.parametrize(
+    ("X", "settings", "what"),
+    [
+        (knn_graph(BLOBS), {"affinity": "precomputed"}, "the graph"),
+        (np.repeat(BLOBS, 12, axis=0), {}, "duplicates"),
+    ],
+)
+def test_rows_that_a_model_does_not_keep_are_asked_for(X, settings, what):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        model = fit(X, **settings)
+    with pytest.raises(ValueError, match=f"X must be given, as it was fitted: .* keep {what}"):
+        model.stability()
 
 
 @pytest.mark.parametrize("graph", [False, True])

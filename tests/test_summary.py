@@ -394,3 +394,13 @@ def test_the_path_is_a_table_everywhere(criterion):
     long = type(path)([path[0], *[path[1]] * 80], criterion)
     assert long._repr_html_().count("<tr>") == 51
     assert "and 31 more" in long._repr_html_()
+
+
+def test_trees_and_candidates_print_in_one_line_without_their_arrays(bk):
+    model = fit(bk.asarray(BLOBS), bk)
+    step, K = model.path_[2], model.tree_.n_leaves
+    assert repr(model.tree_) == f"<Tree of {K} leaves, of 450 rows>"
+    assert repr(step) == (
+        f"Candidate(k=3, log_p={step.log_p:.4g}, pair={step.pair}, accepted=True, "
+        f"reason={step.reason!r})"
+    )

@@ -196,6 +196,15 @@ def test_the_affinity_of_a_graph_cannot_be_chosen():
         run(cells(), affinity="nearest_neighbors")
 
 
+def test_those_who_give_a_resolution_are_told_of_n_clusters_which_works():
+    adata = cells()
+    with pytest.raises(TypeError, match="no resolution: .* n_clusters; .* labels_at.* n_neighbors"):
+        run(adata, resolution=0.5)
+    assert "specialk" not in adata.obs
+    run(adata, n_clusters=2)
+    assert adata.obs["specialk"].nunique() == 2
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_it_goes_with_scanpy(tmp_path):
     scanpy = pytest.importorskip("scanpy", reason="needs scanpy, which no extra installs")

@@ -198,7 +198,8 @@ here wrote. A command that is stopped goes on where it was when it is run again;
 few small tasks. SpecialK decides by the paper's rule here, `criterion="zz_top"`; what the default
 finds on the same shapes is in {{doc}}`calibration`. `pip install '.[bench]'` brings
 what they need; of that, ClustPy asks for PyTorch, which nothing here uses, so that
-`pip install --no-deps clustpy` will do.
+`pip install --no-deps clustpy` will do. `figure2 --no-rivals` leaves ClustPy's methods out, and so
+does without it.
 
 ## Figure 1: the data
 

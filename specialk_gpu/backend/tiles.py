@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from specialk_gpu._progress import report_progress
+from specialk_gpu._units import size_in_units
 from specialk_gpu.backend.typing import Backend
 
 __all__ = ["map_tiles", "tile_rows"]
@@ -28,8 +29,8 @@ def map_tiles(
     Raises
     ------
     MemoryError
-        If a 64th of the first slice is still too much. The message names the bytes needed and
-        free.
+        If a 64th of the first slice is still too much. The message names the memory needed
+        and free.
     """
     step = tile_rows(bk, bytes_per_row)
     smallest = max(1, step // 64)
@@ -42,8 +43,9 @@ def map_tiles(
             size = rows.stop - rows.start
             if size <= smallest:
                 msg = (
-                    f"a tile of {size} of {n_rows} rows needs about {size * bytes_per_row:,} "
-                    f"bytes of work space, but {bk.free_memory():,} are free ({error})."
+                    f"a tile of {size} of {n_rows} rows needs about "
+                    f"{size_in_units(size * bytes_per_row)} of work space, but "
+                    f"{size_in_units(bk.free_memory())} are free ({error})."
                 )
                 raise MemoryError(msg) from error
             step = max(smallest, size // 2)

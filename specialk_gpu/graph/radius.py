@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from specialk_gpu._units import size_in_units
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Sparse
@@ -70,7 +71,7 @@ def radius_graph(
     Raises
     ------
     MemoryError
-        If the edges, which are counted first, do not fit. The message names edges, bytes and ε.
+        If the edges, which are counted first, do not fit. The message names edges, memory and ε.
 
     Notes
     -----
@@ -125,14 +126,15 @@ def refuse_radius_graph(n_edges: int, free: int, radius: float) -> None:
     )
     if n_edges > MAX_EDGES:
         msg = (
-            f"the radius graph has {n_edges:,} edges ({needed:,} bytes) at ε = {radius:.6g}, "
-            f"more than the {MAX_EDGES:,} that 32-bit indices can number. {remedy}"
+            f"the radius graph has {n_edges:,} edges ({size_in_units(needed)}) at "
+            f"ε = {radius:.6g}, more than the {MAX_EDGES:,} that 32-bit indices can number. "
+            f"{remedy}"
         )
         raise MemoryError(msg)
     if needed > 0.8 * free:
         msg = (
-            f"the radius graph has {n_edges:,} edges at ε = {radius:.6g} and needs {needed:,} "
-            f"bytes, but {free:,} are free. {remedy}"
+            f"the radius graph has {n_edges:,} edges at ε = {radius:.6g} and needs "
+            f"{size_in_units(needed)}, but {size_in_units(free)} are free. {remedy}"
         )
         raise MemoryError(msg)
 

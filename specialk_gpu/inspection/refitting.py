@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu._fitted import Fitted
+from specialk_gpu._host import OnDevice, on_host
 from specialk_gpu._validation import validate_input
 from specialk_gpu.backend import get_backend
-from specialk_gpu.backend.typing import Matrix, Seed
+from specialk_gpu.backend.typing import Array, Backend, Matrix, Seed
 from specialk_gpu.tables.prepared import Prepared
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Refitting(Fitted):
 
     def stability(
         self,
-        X: Matrix,
+        X: Matrix | None = None,
         *,
         kinds: Sequence[str] | None = None,
         n_refits: int = 5,
@@ -43,7 +44,8 @@ class Refitting(Fitted):
         Parameters
         ----------
         X : array-like of shape (m, d), or (m, m) for a given graph
-            The fitted rows, in the same order, or the fitted graph.
+            The fitted rows, in the same order, or the fitted graph. None takes the rows that the
+            model keeps; it keeps no graph, and not all rows if duplicates were left out.
         kinds : list of {"random_state", "order", "n_neighbors", "sample"}, optional
             What to change; by default all, of a given graph all but "n_neighbors".
         n_refits : int, default=5
@@ -66,7 +68,8 @@ class Refitting(Fitted):
         NotFittedError
             If `fit` has not been called.
         ValueError, TypeError
-            If X has not the rows and columns of the fit, or a parameter is not valid.
+            If X has not the rows and columns of the fit, or is None and the model does not keep it,
+            or a parameter is not valid.
 
         Notes
         -----
@@ -95,12 +98,10 @@ class Refitting(Fitted):
         from specialk_gpu.inspection.stability import stability
 
         check_is_fitted(self, "labels_")
-        bk = get_backend(self.backend, X)
-        given = self._fit_X is None
-        with bk.device_of(X):
-            checker, prepared = self._prepared(X)
-            rows = X if prepared is None else prepared.X
-            rows = validate_input(checker, bk, rows, precomputed=given, fitted=True)
+        given = self._kept_rows() if X is None else X
+        bk = get_backend(self.backend, given)
+        with bk.device_of(given):
+            rows = given if X is None else self._checked_rows(bk, given)
             return stability(
                 self,
                 rows,
@@ -109,3 +110,16 @@ class Refitting(Fitted):
                 random_state=random_state,
                 n_jobs=n_jobs,
             )
+
+    def _kept_rows(self) -> Array:
+        """Return the rows of the fit, as they were clustered."""
+        if self._fit_X is None or self._distinct is not None:
+            what = "the graph" if self._fit_X is None else "duplicates among the rows"
+            msg = f"X must be given, as it was fitted: the model does not keep {what}."
+            raise ValueError(msg)
+        return on_host(self._fit_X) if isinstance(self._fit_X, OnDevice) else self._fit_X
+
+    def _checked_rows(self, bk: Backend, X: Matrix) -> Any:
+        checker, prepared = self._prepared(X)
+        rows = X if prepared is None else prepared.X
+        return validate_input(checker, bk, rows, precomputed=self._fit_X is None, fitted=True)

@@ -211,6 +211,9 @@ def _verdict_on_decision(model: Fitted, step: Candidate | None) -> str:
 def _verdict_on_more(model: Fitted, step: Candidate | None) -> str:
     """Return a sentence on why there are not more clusters."""
     if step is None or step.pair is None:
+        k = model.n_clusters_
+        if k > 1 and model._tree is not None and settings(model).max_clusters is None:
+            return f"The tree of clusters ends there; for {k + 1}, fit with n_clusters={k + 1}."
         return "More clusters could not be tested."
     if step.k == 2:
         return f"With 2 clusters, the two are not clearly separate ({_value(model, step)})."

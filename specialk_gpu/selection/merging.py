@@ -70,6 +70,10 @@ class Tree(NamedTuple):
         """Make the tree of a single leaf; `leaf` is zeros (m,)."""
         return cls.of(leaf, [], np.array([-math.inf]), np.zeros(1))
 
+    def __repr__(self) -> str:
+        """Return the size of the tree, because its arrays have an entry for each row."""
+        return f"<Tree of {self.n_leaves} leaves, of {self.leaf.shape[0]:,} rows>"
+
     @property
     def n_leaves(self) -> int:
         """The number of leaves, K."""

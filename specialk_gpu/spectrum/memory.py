@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from specialk_gpu._units import size_in_units
 from specialk_gpu.backend.cpu.threads import n_threads
 from specialk_gpu.backend.typing import Backend
 
@@ -40,8 +41,9 @@ def require_memory(bk: Backend, m: int, n: int, solver: str, itemsize: int = 8) 
     needed, free = needed_memory(bk, m, n, solver, itemsize), bk.free_memory()
     if needed > free:
         msg = (
-            f"{n} eigenvectors of {m} rows need about {needed:,} bytes of work space, but {free:,} "
-            "are free. Ask for fewer (n_components), or cluster a sample of the rows."
+            f"{n} eigenvectors of {m} rows need about {size_in_units(needed)} of work space, but "
+            f"{size_in_units(free)} are free. Ask for fewer (n_components), or cluster a sample of "
+            "the rows."
         )
         raise MemoryError(msg)
 
