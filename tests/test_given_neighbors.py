@@ -348,6 +348,12 @@ def test_our_transformer_refuses_more_neighbours_than_there_are(mode, most):
     )
 
 
+@pytest.mark.parametrize("wrong", [{"mode": "both"}, {"metric": "cityblock"}, {"backend": "tpu"}])
+def test_our_transformer_refuses_what_it_does_not_know(wrong):
+    with pytest.raises(ValueError, match=f"'{next(iter(wrong))}' parameter of Exact"):
+        ExactNeighborsTransformer(3, **wrong).fit(X)
+
+
 def test_pynndescent_serves_as_the_approximate_search():
     pytest.importorskip("pynndescent")
     model = SpecialK(neighbors="approximate", backend="numpy", random_state=0).fit(X)
