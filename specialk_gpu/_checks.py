@@ -44,12 +44,17 @@ def checked_integer(
     return number
 
 
-def checked_positive(name: str, value: Any) -> float:
-    """Return a positive number as a float; raise a TypeError or ValueError for anything else."""
+def checked_number(name: str, value: Any) -> float:
+    """Return a real number as a float; raise a TypeError for anything else, and a truth value."""
     if not isinstance(value, Real) or isinstance(value, (bool, np.bool)):
         msg = f"{name} must be a number, got {value!r}."
         raise TypeError(msg)
-    number = float(value)
+    return float(value)
+
+
+def checked_positive(name: str, value: Any) -> float:
+    """Return a positive number as a float; raise a TypeError or ValueError for anything else."""
+    number = checked_number(name, value)
     if not number > 0:
         msg = f"{name} must be positive, got {number}."
         raise ValueError(msg)

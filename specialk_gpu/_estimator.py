@@ -88,11 +88,12 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     neighbors : {"exact", "approximate"}, tuple or transformer, default="exact"
         Where the neighbours come from. "approximate" searches with pynndescent. A tuple is
         (indices, distances), each of shape (m, n), from any library; a negative index means none.
-        A transformer is one like scikit-learn's KNeighborsTransformer, and gets a NumPy array. The
-        row itself may be listed, in any order. Distances are computed again; lists that are too
-        short are completed by the neighbours of their neighbours. `recall_` says how good they are.
+        A transformer, such as scikit-learn's KNeighborsTransformer, gets X as a NumPy array; its
+        n_neighbors is set. Lists may be in any order and hold the row itself. Distances are
+        computed again. Lists that are too short are completed by the neighbours of the neighbours.
     min_recall : float, default=0.95
-        A smaller `recall_` gives a GraphWarning; the same holds for the cut test's 30 neighbours.
+        If `recall_`, or the recall of the 30 neighbours for the cut test, is smaller, a
+        GraphWarning says so.
     coverage : float, default=0.99
         For W_R: the share of rows that have `n_neighbors` other rows within the radius.
     weights : {"connectivity", "distance"}, default="connectivity"

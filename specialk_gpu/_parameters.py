@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from specialk_gpu._affinities import AFFINITIES, is_graph
-from specialk_gpu._checks import checked_integer, checked_positive
+from specialk_gpu._checks import checked_integer, checked_number, checked_positive
 from specialk_gpu._warnings import warn
 from specialk_gpu.backend import BACKENDS
 from specialk_gpu.graph.features import METRICS
@@ -29,7 +29,7 @@ __all__ = [
     "warn_of_idle_parameters",
 ]
 
-NUMBERS = ("alpha", "coverage", "drop_correlated", "min_recall", "noise", "tol", "time_limit")
+NUMBERS = ("alpha", "coverage", "drop_correlated", "noise", "tol", "time_limit")
 FAR = 4.0  # rows of a larger outlier score are outliers with noise=True
 OF_ZZ_TOP = ("stopping", "n_kmeans_components", "n_pairs", "n_init")
 LEVELS = {"cut": 0.05, "zz_top": 0.01}  # alpha by default
@@ -126,6 +126,8 @@ def checked_parameters(model: BaseEstimator) -> Any:
             given[name] = FAR if value else None
         elif name in NUMBERS and value is not None:
             given[name] = checked_positive(name, value)
+        elif name == "min_recall":
+            given[name] = checked_number(name, value)  # 0 never warns
         elif isinstance(value, Integral):
             given[name] = checked_integer(name, value, 1)
     return SimpleNamespace(**given)

@@ -67,7 +67,8 @@ def validate_input(
         validate_data(estimator, X, reset=not fitted, skip_check_array=True)  # no names
     if not precomputed and (bk.sparse.issparse(X) or sparse.issparse(X)):
         msg = (
-            f"a sparse X of shape {X.shape} is supported with affinity='precomputed' only. "
+            f"a sparse X of shape {X.shape} is supported as a graph only: of similarities with "
+            "affinity='precomputed', of distances with affinity='precomputed_nearest_neighbors'. "
             "Sparse data was passed; densify it with X.toarray(), or reduce it first, for "
             "instance with sklearn.decomposition.TruncatedSVD."
         )

@@ -271,7 +271,7 @@ def _cli_predict(options: argparse.Namespace, _warned: list[str]) -> None:
     rows, preparation = _cli_new_rows(options, model)
     if rows.ids is not None and options.output and options.output.suffix.lower() != ".csv":
         rows.ids = None
-    labels = model.predict(rows.X) if len(rows.X) else np.empty(0, np.int32)
+    labels = model.predict(rows.X) if rows.X.shape[0] else np.empty(0, np.int32)
     if options.output:
         id_name = preparation.id_column if preparation else None
         _write_cli_labels(options.output, labels, rows, id_name)

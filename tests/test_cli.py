@@ -169,6 +169,7 @@ def test_fit_takes_a_graph(tmp_path, capsys, name):
         np.save(tmp_path / name, graph.toarray())
     arguments = [tmp_path / name, "--affinity", "precomputed", "--n-clusters", "2", "--quiet"]
     arguments += ["--n-components", "2", "--backend", "numpy", "--output", tmp_path / "l.npy"]
+    arguments += ["--model", tmp_path / "m.npz"]
     assert main(["fit", *map(str, arguments)]) == 0
     labels = np.load(tmp_path / "l.npy")
     assert labels.dtype == np.int32
@@ -176,6 +177,9 @@ def test_fit_takes_a_graph(tmp_path, capsys, name):
     out = capsys.readouterr().out
     assert out.startswith("k = 2 clusters")
     assert out.count("\n") == 1
+    arguments = [tmp_path / "m.npz", tmp_path / name, "--output", tmp_path / "again.npy"]
+    assert main(["predict", *map(str, arguments)]) == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "again.npy"), labels)
 
 
 def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):

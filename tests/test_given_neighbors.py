@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.neighbors import KNeighborsTransformer
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from specialk_gpu import (
@@ -21,7 +22,7 @@ from specialk_gpu import (
     neighbors_graph,
 )
 from specialk_gpu.backend import cpu
-from specialk_gpu.graph.neighbor_lists import NeighborLists
+from specialk_gpu.graph.neighbor_lists import NeighborLists, neighbor_lists
 from specialk_gpu.graph.recall import Recall, measured_recall
 
 X, _ = make_blobs(400, centers=5, n_features=4, random_state=3)
@@ -142,6 +143,7 @@ def test_a_low_recall_is_told_with_its_interval_and_only_below_the_limit():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fitted(cpu, neighbors=Lists(), min_recall=0.5)
+        fitted(cpu, neighbors=(INDICES[:, ::-1][:, :12], None), criterion="zz_top", min_recall=0)
 
 
 def test_lists_serve_duplicates_and_their_representatives(bk):
@@ -179,7 +181,11 @@ def test_numbers_too_large_to_square_are_searched_in_lists_too():
     ("neighbors", "error", "message"),
     [
         ((INDICES[:-1], None), ValueError, "must name neighbours of 400 rows, those of X, got 399"),
-        ((INDICES * 1.0, None), TypeError, r"indices must be integers, got dtype float64"),
+        (
+            (INDICES * 1.0, None),
+            TypeError,
+            "the indices in neighbors must be integers, got dtype float64",
+        ),
         ((INDICES + 1, None), ValueError, r"below the number of rows \(400\), got 400"),
         ((INDICES[:, 0], None), ValueError, r"two rows and a column at least, got shape \(400,\)"),
         ((INDICES[:, [0, 1, 0]], None), ValueError, "each neighbour of a row once"),
@@ -189,6 +195,9 @@ def test_numbers_too_large_to_square_are_searched_in_lists_too():
             ValueError,
             r"list 30 others of each row.* suffice for \d+ of 400",
         ),
+        (([[1, 2], [0]], None), ValueError, "indices in neighbors must be an array; fill up"),
+        (StandardScaler(), ValueError, "transformer with a parameter n_neighbors, got a StandardS"),
+        (KNeighborsTransformer, TypeError, "neighbors must be a transformer with a parameter"),
         ("given", ValueError, "lists that a saved model does not hold"),
         ("nearest", ValueError, "neighbors"),
         (3, ValueError, "neighbors"),
@@ -206,6 +215,56 @@ def test_a_transformer_that_returns_no_graph_is_refused():
 
     with pytest.raises(ValueError, match=r"sparse graph of shape \(400, 400\), got a ndarray"):
         fitted(cpu, neighbors=Dense())
+
+
+class Odd(KNeighborsTransformer):
+    """A transformer that changes the columns of a graph of `n_neighbors` + 1 entries a row."""
+
+    def fit_transform(self, X, y=None):  # noqa: ARG002
+        graph = KNeighborsTransformer(n_neighbors=self.n_neighbors).fit_transform(X)
+        columns = self.changed(graph.indices.reshape(len(X), -1))
+        ends = np.arange(0, columns.size + 1, columns.shape[1])
+        data = np.ones(columns.size)
+        return sparse.csr_matrix((data, columns.ravel(), ends), shape=graph.shape)
+
+
+class Repeats(Odd):
+    def changed(self, columns):
+        return np.concatenate([columns, columns[:, 1:4]], axis=1)
+
+
+class FillsUp(Odd):
+    def changed(self, columns):
+        return np.concatenate([columns, np.full((len(columns), 3), -1)], axis=1)
+
+
+class OutOfRange(Odd):
+    def changed(self, columns):
+        return columns + 1
+
+
+@pytest.mark.parametrize("transformer", [Repeats(), FillsUp()])
+def test_entries_that_repeat_count_once_and_minus_one_means_none(bk, transformer):
+    source = neighbor_lists(transformer, 400, 30)
+    squares, indices, n_redone = source.search(bk, bk.asarray(X), 30)
+    np.testing.assert_array_equal(bk.to_numpy(indices), INDICES)
+    np.testing.assert_array_equal(np.sqrt(bk.to_numpy(squares)), DISTANCES)
+    assert n_redone == 0
+
+
+def test_a_graph_that_names_rows_out_of_range_is_refused():
+    with pytest.raises(ValueError, match=r"from neighbors \(OutOfRange\) .* 0 to 399, got 400"):
+        fitted(cpu, neighbors=OutOfRange())
+
+
+@pytest.mark.parametrize(
+    "neighbors", [(np.arange(1, 21)[:, None] % 20, None), KNeighborsTransformer()]
+)
+def test_equal_rows_need_no_neighbours(neighbors):
+    with pytest.warns(DuplicateRowsWarning):
+        found = fitted(cpu, np.ones((20, 3)), neighbors=neighbors)
+    assert found.n_clusters_ == 1
+    assert found.recall_ == Recall(1.0, 1.0, 1.0, 1)
 
 
 @pytest.mark.parametrize("affinity", ["radius_neighbors", "precomputed"])
@@ -228,6 +287,18 @@ def test_a_graph_of_distances_gives_the_graph_of_its_nearest_neighbours(bk, give
     assert model.n_clusters_ == 5
     by_graph = fitted(bk, expected, affinity="precomputed")
     np.testing.assert_array_equal(model.labels_, by_graph.labels_)
+
+
+def test_repeated_entries_of_a_graph_of_distances_are_summed_and_the_graph_stays_as_it_was():
+    graph = KNeighborsTransformer(n_neighbors=14).fit_transform(X)
+    row, ends = graph.indices.reshape(400, 15), np.arange(0, 400 * 30 + 1, 30)
+    columns, data = np.repeat(row, 2, axis=1).ravel(), np.repeat(graph.data / 2, 2)
+    halves = sparse.csr_matrix((data, columns, ends), shape=graph.shape)
+    expected = fitted(cpu, graph, affinity="precomputed_nearest_neighbors")
+    assert_same_fit(fitted(cpu, halves, affinity="precomputed_nearest_neighbors"), expected)
+    np.testing.assert_array_equal(halves.indices, np.repeat(row, 2, axis=1).ravel())
+    with pytest.raises(AttributeError, match="no outlier_scores_ for a given graph"):
+        expected.outlier_scores_  # noqa: B018
 
 
 def test_new_rows_are_predicted_by_their_distances_to_the_fitted(bk):

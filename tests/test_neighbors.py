@@ -459,6 +459,39 @@ def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_re
     np.testing.assert_allclose(np.sqrt(found[0]), distances)
 
 
+@pytest.mark.parametrize("first", ["constant", "rare"])
+def test_cells_are_small_where_many_rows_are_equal_in_the_first_columns(monkeypatch, first):
+    X = np.zeros((700, 40))
+    X[:, 32:] = normal(size=(700, 8))
+    if first == "rare":
+        X[::50, :32] = 30 * normal(size=(14, 32))  # these columns vary most
+    sizes, sort = [], cells.sort_into_cells
+    monkeypatch.setattr(cells, "CELL_ROWS", 16)
+    monkeypatch.setattr(cells, "TILE_ENTRIES", 16)
+    monkeypatch.setattr(
+        host_search,
+        "sort_into_cells",
+        lambda base: sizes.append(np.diff(sort(base).ends)) or sort(base),
+    )
+    choose(monkeypatch, "pairs")
+    check_against_brute_force(cpu, X, 10)
+    assert sizes[0].max() <= 16
+    assert sizes[0].sum() == 700
+
+
+def test_cells_are_made_from_the_columns_that_vary_most():
+    base = normal(size=(500, 40)).astype(np.float32) * 1.2 ** np.arange(40, dtype=np.float32)
+    np.testing.assert_array_equal(cells.widest_columns_first(base), base[:, ::-1])
+    np.testing.assert_array_equal(cells.widest_columns_first(base[:, :32]), base[:, :32])
+
+
+def test_a_distance_beyond_the_largest_number_is_infinite_without_a_warning(bk):
+    X = np.array([[1.5e308], [1.4e308], [-1.5e308]])
+    distances, indices, _ = search(bk, X, 2)
+    np.testing.assert_array_equal(indices, [[1, 2], [0, 2], [1, 0]])
+    np.testing.assert_array_equal(np.isinf(distances), [[False, True], [False, True], [True] * 2])
+
+
 def test_where_most_distances_are_alike_the_other_search_serves(monkeypatch):
     choose(monkeypatch, "pairs")
     found, by_pairs = [], exact.host_search_by_pairs

@@ -12,7 +12,7 @@ from scipy.spatial import cKDTree
 from specialk_gpu.backend.cpu.centers import nearest_center
 from specialk_gpu.backend.cpu.lloyd import segment_sum
 
-__all__ = ["CellReach", "Cells", "sort_into_cells"]
+__all__ = ["CellReach", "Cells", "sort_into_cells", "widest_columns_first"]
 
 COARSE = 64  # centres of k-means: rows of different centres share no cell
 COARSE_ROWS = 256  # rows of the sample, for each centre
@@ -20,6 +20,7 @@ COARSE_ROUNDS = 3
 CELL_ROWS = 128  # at most
 CELL_COLUMNS = 32  # columns of `base` that decide which rows share a cell
 TILE_ENTRIES = 2**20  # of a product, which stay in cache
+SPREAD_ROWS = 2**13  # rows that show how much each column varies
 SAMPLE = 64  # cells from which the mean reach is estimated
 MOST_REACHED = 0.75  # if a larger share of rows is within reach, all are taken: it saves a copy
 
@@ -78,6 +79,14 @@ class Cells(NamedTuple):
         return [group for pair in turns for group in pair] + found[len(turns) : half]
 
 
+def widest_columns_first(base: np.ndarray) -> np.ndarray:
+    """Return `base` with the columns that vary most first, because these decide on the cells."""
+    if base.shape[1] <= CELL_COLUMNS:
+        return base
+    sample = base[:: max(1, len(base) // SPREAD_ROWS)]
+    return base[:, np.argsort(-sample.std(axis=0, dtype=np.float64), kind="stable")]
+
+
 def sort_into_cells(base: np.ndarray) -> Cells:
     """Sort rows into cells: the leaves of k-d trees, one for each of a few rough clusters."""
     x = np.ascontiguousarray(base[:, :CELL_COLUMNS], dtype=np.float64)
@@ -90,7 +99,8 @@ def sort_into_cells(base: np.ndarray) -> Cells:
         own = order[start:stop]
         tree: Any = cKDTree(x[own], leafsize=CELL_ROWS, compact_nodes=False, balanced_tree=False)
         order[start:stop] = own[tree.indices]
-        ends += [start + end for end in _ends_of_leaves(tree.tree)]
+        for end in _ends_of_leaves(tree.tree):  # a leaf of equal rows may be large
+            ends += [*range(ends[-1] + CELL_ROWS, start + end, CELL_ROWS), start + end]
     n_cells = len(ends) - 1
     centers, radii = np.empty((n_cells, base.shape[1])), np.empty(n_cells)
     for i, (start, stop) in enumerate(pairwise(ends)):

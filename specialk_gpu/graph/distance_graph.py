@@ -94,8 +94,12 @@ def entries_by_distance(
     """Return the rows, columns and values of all entries, by row and distance.
 
     Stored zeros are entries too. Entries of the diagonal are left out, unless `rows_differ`.
+    Entries that repeat are one, their sum, as for SciPy.
     """
     graph = sparse.csr_matrix(graph)
+    if not graph.has_canonical_format:
+        graph = graph.copy()
+        graph.sum_duplicates()
     row = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
     order = np.lexsort((graph.indices, graph.data, row))
     row, column, data = row[order], graph.indices[order].astype(np.int64), graph.data[order]

@@ -9,7 +9,7 @@ from scipy.spatial import cKDTree
 
 from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_pair_sq_distances, sure_limit
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
-from specialk_gpu.graph.cells import CellReach, sort_into_cells
+from specialk_gpu.graph.cells import CellReach, sort_into_cells, widest_columns_first
 
 __all__ = ["host_search_by_pairs", "host_search_by_tree"]
 
@@ -110,6 +110,7 @@ def host_search_by_pairs(
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
     if extreme:  # keeps squares of differences within float32
         X, scale = X / scale, 1.0
+    base = widest_columns_first(base)
     cells = sort_into_cells(base)
     order = cells.order
     ones = np.ones((m, 1), dtype=np.float32)

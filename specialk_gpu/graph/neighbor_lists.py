@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import clone
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.graph.distance_graph import entries_by_distance, lists_of_entries
@@ -96,9 +97,9 @@ class NeighborLists:
             short = xp.concatenate(left)
         if short.size > MOST_SHORT * m:
             msg = (
-                f"neighbors must list {k} others of each row, or enough to find as many among "
-                f"their neighbours; they do not suffice for {int(short.size)} of {m} rows. Give "
-                "longer lists, or set neighbors='exact'."
+                f"neighbors must list {k} others of each row, where equal rows count once, or "
+                "enough to find as many among their neighbours; they do not suffice for "
+                f"{int(short.size)} of {m} rows. Give longer lists, or set neighbors='exact'."
             )
             raise ValueError(msg)
         if short.size:
@@ -140,7 +141,7 @@ def neighbor_lists(neighbors: Any, m: int, n_wanted: int) -> NeighborLists | Non
     if len(neighbors) != 2:
         msg = f"neighbors must be (indices, distances), got a tuple of {len(neighbors)}."
         raise ValueError(msg)
-    lists = _without_the_row(checked_lists(neighbors[0], m))
+    lists = _without_the_row(checked_lists(neighbors[0], m, "the indices in neighbors"))
     return NeighborLists(lambda X, n: lists, n_wanted)  # noqa: ARG005
 
 
@@ -149,8 +150,10 @@ def word_for_neighbors(neighbors: Any) -> str:
     return neighbors if isinstance(neighbors, str) else "given"
 
 
-def checked_lists(indices: Any, m: int | None = None) -> Array:
+def checked_lists(indices: Any, m: int | None = None, name: str = "indices") -> Array:
     """Return lists of neighbours of m rows as an int64 array (m, k); refuse what cannot be lists.
+
+    Messages call them `name`.
 
     Raises
     ------
@@ -158,24 +161,28 @@ def checked_lists(indices: Any, m: int | None = None) -> Array:
         If they are not row numbers, or name a row twice.
     """
     bk = backend_of(indices)
-    xp, indices = bk.xp, bk.asarray(indices)
+    try:
+        xp, indices = bk.xp, bk.asarray(indices)
+    except ValueError as error:
+        msg = f"{name} must be an array; fill up shorter lists with -1. {error}"
+        raise ValueError(msg) from error
     if indices.dtype.kind not in "iu":
-        msg = f"indices must be integers, got dtype {indices.dtype}."
+        msg = f"{name} must be integers, got dtype {indices.dtype}."
         raise TypeError(msg)
     if indices.ndim != 2 or indices.shape[0] < 2 or indices.shape[1] < 1:
-        msg = f"indices must have two rows and a column at least, got shape {indices.shape}."
+        msg = f"{name} must have two rows and a column at least, got shape {indices.shape}."
         raise ValueError(msg)
     if m is not None and indices.shape[0] != m:
-        msg = f"indices must name neighbours of {m} rows, those of X, got {indices.shape[0]}."
+        msg = f"{name} must name neighbours of {m} rows, those of X, got {indices.shape[0]}."
         raise ValueError(msg)
     m = indices.shape[0]
     if int(indices.max()) >= m:
-        msg = f"indices must be below the number of rows ({m}), got {int(indices.max())}."
+        msg = f"{name} must be below the number of rows ({m}), got {int(indices.max())}."
         raise ValueError(msg)
     indices = indices.astype(np.int64)
     ordered = xp.sort(indices, axis=1)
     if bool(((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)).any()):
-        msg = "indices must name each neighbour of a row once, got the same one twice."
+        msg = f"{name} must name each neighbour of a row once, got the same one twice."
         raise ValueError(msg)
     return indices
 
@@ -223,14 +230,28 @@ def _approximate_search() -> Any:
 def _proposed_lists(transformer: Any, X: Array, n: int) -> Array:
     """Return the lists (m, n) of a transformer, which gets the rows on the host."""
     bk = backend_of(X)
-    transformer = clone(transformer).set_params(n_neighbors=min(n + 1, len(X) - 1))  # or the row
+    kind = type(transformer).__name__
+    try:
+        transformer = clone(transformer).set_params(n_neighbors=min(n + 1, len(X) - 1))  # or itself
+    except (TypeError, ValueError) as error:
+        msg = f"neighbors must be a transformer with a parameter n_neighbors, got a {kind}. {error}"
+        raise type(error)(msg) from error
     graph: Any = transformer.fit_transform(bk.to_numpy(X))
     if not sparse.issparse(graph) or getattr(graph, "shape", None) != (len(X), len(X)):
         what = f"{type(graph).__name__} of shape {getattr(graph, 'shape', None)}"
         msg = (
             "neighbors must be a transformer that returns a sparse graph of shape "
-            f"{(len(X), len(X))}, got a {what} from {type(transformer).__name__}."
+            f"{(len(X), len(X))}, got a {what} from {kind}."
         )
         raise ValueError(msg)
-    row, column, _ = entries_by_distance(graph)
+    row, column, _ = entries_by_distance(_whole_graph(graph, f"the graph from neighbors ({kind})"))
     return bk.asarray(lists_of_entries(row, column, len(X), -1))
+
+
+def _whole_graph(graph: Any, name: str) -> Any:
+    """Check a graph from a transformer; index -1, for none, becomes the row itself."""
+    if graph.format == "csr" and graph.indices.min(initial=0) == -1:
+        own = np.repeat(np.arange(graph.shape[0]), np.diff(graph.indptr))
+        columns = np.where(graph.indices == -1, own, graph.indices)
+        graph = sparse.csr_matrix((graph.data, columns, graph.indptr), shape=graph.shape)
+    return intact_csr(graph, name)

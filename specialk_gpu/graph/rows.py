@@ -140,7 +140,10 @@ class Rows:
             )
             raise ValueError(msg)
         distances = xp.sqrt(squares)
-        return Neighbors(distances if in_units else distances * unit, indices, n_redone)
+        if not in_units:
+            with np.errstate(over="ignore"):  # a distance may be beyond the largest number
+                distances = distances * unit
+        return Neighbors(distances, indices, n_redone)
 
     def spacing(self, n_neighbors: int) -> Array:
         """Return the distance (m,) of each row to the last of its nearest neighbours."""
@@ -175,6 +178,8 @@ class Rows:
         scaled, _ = self._scaled
         rows = self if scaled is None else scaled
         rows = rows.distinct if rows._base is None else rows._base
+        if len(rows) == 1:  # there is nothing to find
+            return [Recall(1.0, 1.0, 1.0, 1)] * len(counts)
         squares = rows._nearest(max(counts))[0]
         return measured_recall(backend_of(self.X), rows.X, squares, counts)
 

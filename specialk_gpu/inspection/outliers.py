@@ -63,8 +63,8 @@ def outlier_scores(model: Fitted) -> Array:
     """
     if model._spacing is None:
         msg = (
-            'there are no outlier_scores_ for affinity="precomputed": they compare distances, and '
-            "a graph has none. Isolated rows are those without an entry in affinity_matrix_."
+            "there are no outlier_scores_ for a given graph: they compare distances between rows, "
+            "which were not given. Isolated rows are those without an entry in affinity_matrix_."
         )
         raise AttributeError(msg)
     bk = backend_of(model._spacing)
