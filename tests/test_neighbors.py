@@ -227,11 +227,12 @@ def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     choose(monkeypatch, "pairs")
     monkeypatch.setattr(exact, "principal_axes_for_distances", lambda *_: axes)
-    for sizes in ((128, 1024, 1024, 2**20), (16, 40, 30, 512)):
+    for sizes in ((128, 1024, 1024, 2**20, 2**20), (16, 40, 30, 512, 1000)):
         monkeypatch.setattr(cells, "CELL_ROWS", sizes[0])
         monkeypatch.setattr(host_search, "NEAR_ROWS", sizes[1])
         monkeypatch.setattr(host_search, "TILE_ROWS", sizes[2])
         monkeypatch.setattr(cells, "TILE_ENTRIES", sizes[3])
+        monkeypatch.setattr(host_search, "SORTED_PAIRS", sizes[4])
         check_against_brute_force(cpu, X, k)
 
 

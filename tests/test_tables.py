@@ -17,6 +17,7 @@ from specialk_gpu import SpecialK
 from specialk_gpu.cli import main
 from specialk_gpu.datasets import make_shape
 from specialk_gpu.io import read_labels, read_matrix, write_labels
+from specialk_gpu.tables.table import listed
 
 ROW_NUMBERS = "counts the rows and is left out"
 
@@ -980,3 +981,8 @@ def test_what_is_no_preparation_is_not_saved_with_a_model(tmp_path, run):
     model.preparation_ = ["a"]
     with pytest.raises(ValueError, match="preparation_ must be an object"):
         model.save(tmp_path / "m.npz")
+
+
+def test_five_names_are_listed_and_the_others_counted():
+    assert listed("abcde") == "'a', 'b', 'c', 'd', 'e'"
+    assert listed("abcdef") == "'a', 'b', 'c', 'd', 'e' and 1 more"
