@@ -169,8 +169,8 @@ This page is written by `python -m benchmarks.tables` from `benchmarks/results/l
 | rows | what to do |
 |---|---|
 | up to 100,000 | nothing: all defaults |
-| up to some millions, up to 10 columns | nothing; with `verbose=1` a fit says what takes long |
-| up to some millions, more columns | PCA to 20 to 50 columns, or `neighbors="approximate"` |
+| up to a million | nothing but patience: `verbose=1` tells what takes long |
+| more, or many columns | PCA to 10 to 50 columns; `neighbors="approximate"`, and look at `recall_` |
 | more than fit into memory | cluster a sample of the rows, and `predict` the others, in batches |
 
 The eigenvectors take most of the memory: 8 bytes for each row and eigenvector, several times.
