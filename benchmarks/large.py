@@ -170,7 +170,7 @@ This page is written by `python -m benchmarks.tables` from `benchmarks/results/l
 |---|---|
 | up to 100,000 | nothing: all defaults |
 | up to a million | nothing but patience: `verbose=1` tells what takes long |
-| more, or many columns | PCA to 10 to 50 columns; `neighbors="approximate"`, and look at `recall_` |
+| more, or many columns | PCA to 10 to 50 columns; `neighbors="approximate"`; see `recall_` |
 | more than fit into memory | cluster a sample of the rows, and `predict` the others, in batches |
 
 The eigenvectors take most of the memory: 8 bytes for each row and eigenvector, several times.

@@ -168,9 +168,9 @@ def test_sums_of_similarities_are_exact_in_any_order(bk):
     S = to_scipy(bk, graph.S)
     np.testing.assert_array_equal(S.data * 2.0**31, np.rint(S.data * 2.0**31))
     degrees = [math.fsum(S.data[a:b]) for a, b in itertools.pairwise(S.indptr)]
-    steps = to_scipy(bk, graph.steps)
-    if graph.place is not None:
-        steps = steps[graph.place][:, graph.place]
+    steps, place = to_scipy(bk, graph.steps.matrix), graph.steps.place
+    if place is not None:
+        steps = steps[place][:, place]
     expected = S.multiply((0.5 / np.array(degrees))[:, None])
     np.testing.assert_array_equal(steps.toarray(), expected.toarray())
     assert len({found(bk, knn_graph(BLOBS), BLOBS_Y, 3) for _ in range(3)}) == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple
 
@@ -26,21 +28,32 @@ PIECE = 0.1  # a component with at least this share of its cluster is a part of 
 ALIKE = 5  # twins are used only if more rows than this have the same neighbours
 
 
-class WalkGraph(NamedTuple):
-    """A graph prepared for cuts.
+class LazySteps(NamedTuple):
+    """The moving half of a step of a lazy walk.
+
+    Attributes
+    ----------
+    matrix : csr_matrix of shape (m, m)
+        The similarities with rows scaled to sums of one half. On the host, its rows and columns
+        are in an order that keeps neighbours together.
+    order, place : int arrays of shape (m,), or None
+        The row of the graph at each place of `matrix`, and the place of each row. None if the order
+        is the same.
+    """
+
+    matrix: Sparse
+    order: Array | None
+    place: Array | None
+
+
+@dataclass(frozen=True)
+class WalkGraph:
+    """A graph prepared for cuts, and for walks when the first of them begins.
 
     Attributes
     ----------
     S : csr_matrix of shape (m, m)
         Similarities divided by the square roots of the degrees, in multiples of 2^-31.
-    steps : csr_matrix of shape (m, m)
-        `S` with rows scaled to sums of one half: the moving half of a step of a lazy walk. On the
-        host, its rows and columns are in an order that keeps neighbours together.
-    order, place : int arrays of shape (m,), or None
-        The row of `S` at each place of `steps`, and the place of each row. None if the order is the
-        same.
-    entry_row : int array of shape (nnz,)
-        The row of each entry of `S`.
     row, column, weight : arrays of shape (e,)
         The edges, each listed once.
     twins : float64 array of shape (m,), or None
@@ -49,14 +62,34 @@ class WalkGraph(NamedTuple):
     """
 
     S: Sparse
-    steps: Sparse
-    order: Array | None
-    place: Array | None
-    entry_row: Array
     row: Array
     column: Array
     weight: Array
     twins: Array | None = None
+
+    @property
+    def entry_row(self) -> Array:
+        """The row of each entry of `S`: int32 array of shape (nnz,)."""
+        xp = backend_of(self.S).xp
+        row = xp.searchsorted(self.S.indptr, xp.arange(self.S.nnz), side="right") - 1
+        return row.astype(np.int32)
+
+    @cached_property
+    def steps(self) -> LazySteps:
+        """The steps of walks on the graph."""
+        S, row, bk = self.S, self.entry_row, backend_of(self.S)
+        xp = bk.xp
+        degree = bk.bin_sums(row, S.data, S.shape[0])
+        step = 0.5 / xp.where(degree > 0, degree, 1)
+        steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
+        order, place = bk.locality_order(S), None
+        if order is not None:
+            place = xp.empty_like(order)
+            place[order] = xp.arange(order.size, dtype=order.dtype)
+            steps = steps[order]  # entries keep their order, so sums are the same to the bit
+            content = steps.data, place[steps.indices], steps.indptr
+            steps = bk.sparse.csr_matrix(content, shape=S.shape)
+        return LazySteps(steps, order, place)
 
 
 def prepare_walks(W: Sparse, *, twins: bool = False) -> WalkGraph:
@@ -78,21 +111,9 @@ def prepare_walks(W: Sparse, *, twins: bool = False) -> WalkGraph:
     S = normalised_graph(W)
     # multiples of 2^-31: sums of up to 2^22 of them are exact in any order, as atomics require
     S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
-    degree = bk.bin_sums(row, S.data, S.shape[0])
-    step = 0.5 / xp.where(degree > 0, degree, 1)
-    steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
-    order, place = bk.locality_order(S), None
-    if order is not None:
-        place = xp.empty_like(order)
-        place[order] = xp.arange(order.size, dtype=order.dtype)
-        steps = steps[order]  # entries keep their order, so sums are the same to the bit
-        content = steps.data, place[steps.indices], steps.indptr
-        steps = bk.sparse.csr_matrix(content, shape=S.shape)
     once = row < S.indices
     edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return WalkGraph(
-        S, steps, order, place, row, *edges, _twins_for_walks(bk, S, row) if twins else None
-    )
+    return WalkGraph(S, *edges, _twins_for_walks(bk, S, row) if twins else None)
 
 
 def _twins_for_walks(bk: Backend, S: Sparse, row: Array) -> Array | None:
@@ -121,13 +142,14 @@ def walk(graph: WalkGraph, labels: Array, k: int) -> Array:
     Rows with labels below 0 are in no part. Costs `N_STEPS` products of the graph with k columns.
     """
     bk = backend_of(labels)
-    labels = labels if graph.order is None else labels[graph.order]
+    steps, order, place = graph.steps
+    labels = labels if order is None else labels[order]
     F = (labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)).astype(np.float64)
     after = bk.xp.empty_like(F)
     for _ in range(N_STEPS):
-        bk.spmm(graph.steps, F, after, 1.0, -0.5, 0.0)
+        bk.spmm(steps, F, after, 1.0, -0.5, 0.0)
         F, after = after, F
-    return F if graph.place is None else F[graph.place]
+    return F if place is None else F[place]
 
 
 def parts_joined_by_walks(
@@ -150,7 +172,7 @@ def parts_joined_by_walks(
     xp, m = bk.xp, labels.size
     S, row = graph.S, graph.entry_row
     inside = labels[S.indices] == labels[row]
-    indices = xp.where(inside, S.indices, row.astype(S.indices.dtype))
+    indices = xp.where(inside, S.indices, row)
     count, component = bk.components_of(S.indptr, indices)
     if count == k:
         return labels, np.arange(k), None
