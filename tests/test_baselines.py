@@ -13,6 +13,8 @@ from benchmarks.baselines import eigengap, local_scaling_graph, self_tuning, sts
 from specialk_gpu import eigenpairs
 from specialk_gpu.datasets import make_shape
 
+pytestmark = pytest.mark.pages
+
 rng = np.random.default_rng(0)
 TRUTH = np.repeat([0, 1, 2, 3], [40, 30, 20, 10])
 INDICATORS = np.eye(4)[TRUTH] / np.sqrt([40, 30, 20, 10])  # orthonormal columns

@@ -19,6 +19,8 @@ from specialk_gpu import knn_graph, zz_top
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.cli import main
 
+pytestmark = pytest.mark.pages
+
 TINY = (
     Case("knn", "mixture", 300, 8),
     Case("spmm", "mixture", 300, 8, n=20, dtype="float32"),

@@ -252,6 +252,7 @@ def modules_with_examples():
     return names
 
 
+@pytest.mark.pages
 @pytest.mark.parametrize("name", modules_with_examples())
 def test_examples_of_docstrings_print_what_they_show(name):
     failed, tried = doctest.testmod(importlib.import_module(name))

@@ -259,7 +259,7 @@ def test_edges_that_fit_are_let_through():
     assert refuse_radius_graph(2**31 - 1, 2**40, 1.0) is None
     assert refuse_radius_graph(0, 0, 1.0) is None
     assert refuse_radius_graph(2000, 30_000, 1.0) is None  # twelve bytes each: four fifths
-    with pytest.raises(MemoryError, match="needs 24,000 bytes, but 29,999 are free"):
+    with pytest.raises(MemoryError, match="needs 24 kB, but 30 kB are free"):
         refuse_radius_graph(2000, 29_999, 1.0)
 
 

@@ -22,6 +22,8 @@ from benchmarks.paper.published import TABLES as PUBLISHED
 from benchmarks.paper.runner import read, run, stamps
 from specialk_gpu import SpecialK
 
+pytestmark = pytest.mark.pages
+
 TASKS = [{"x": x} for x in range(5)]
 
 

@@ -10,6 +10,8 @@ from sklearn.metrics import homogeneity_score
 from benchmarks import rivals
 from benchmarks.selection import PATHS
 
+pytestmark = pytest.mark.pages
+
 X, Y = make_blobs(
     150, centers=[(0, 0), (14, 0), (0, 14)], n_features=2, cluster_std=1.0, random_state=3
 )

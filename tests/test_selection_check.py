@@ -8,6 +8,8 @@ from sklearn.datasets import make_blobs
 from benchmarks import selection
 from benchmarks.paper.runner import read
 
+pytestmark = pytest.mark.pages
+
 DESIGNS = """
 from sklearn.datasets import make_blobs
 def draw(rng):
