@@ -56,7 +56,7 @@ numpydoc_validation_exclude = {
     r"\.(Candidate|ClusterStats|Eigenpairs|Gap|KMeans|Neighbors|RadiusGraph|SelectionPath)$",
     r"\.(Sweep|Tree)$",
     r"\.(ColumnSummary|Estimate|Refit|Stability|Summary)$",  # made by the library alone
-    r"\.set_callbacks$",  # scikit-learn's
+    r"\.(set_callbacks|set_output|get_feature_names_out)$",  # scikit-learn's
 }
 
 nb_execution_mode = "cache"  # a notebook runs again when its code has changed

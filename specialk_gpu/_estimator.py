@@ -75,12 +75,12 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     stopping : {"first", "watershed"}, default="first"
         For criterion="zz_top". "first" takes the k before the first rejected one; "watershed"
         takes the last k before the largest drop in certainty (1 minus the bound).
-    affinity : {"nearest_neighbors", "radius_neighbors", "precomputed", \
-            "precomputed_nearest_neighbors"}
-        The graph: the normalised nearest-neighbour graph W_C (default), or the graph W_R of all
-        pairs within a radius. "precomputed" means that X is a symmetric matrix of similarities, and
-        "precomputed_nearest_neighbors" that it is a sparse matrix of distances, as scikit-learn's
-        KNeighborsTransformer returns it: W_C is built from the `n_neighbors` nearest of each row.
+    affinity : str, default="nearest_neighbors"
+        The graph: "nearest_neighbors" is the normalised graph W_C of nearest neighbours,
+        "radius_neighbors" the graph W_R of all pairs within a radius. "precomputed" means that X is
+        a symmetric matrix of similarities, and "precomputed_nearest_neighbors" that it is a sparse
+        matrix of distances, as scikit-learn's KNeighborsTransformer returns it: W_C is built from
+        the `n_neighbors` nearest of each row.
     n_neighbors : int, default=10
         Neighbours of each row; for W_R the number that `coverage` of the rows must have. The cut
         test looks for gaps in W_C if that has 10 to 29 neighbours, otherwise in a graph of 10; and

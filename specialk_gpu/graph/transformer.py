@@ -110,6 +110,7 @@ class ExactNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Parameters
         ----------
         X : array-like of shape (q, d)
+            Finite numbers.
 
         Returns
         -------
@@ -134,6 +135,7 @@ class ExactNeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Parameters
         ----------
         X : array-like of shape (m, d)
+            Finite numbers.
         y : object
             Ignored; scikit-learn passes it.
 
