@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from types import ModuleType
 
 import numpy as np
@@ -156,8 +157,10 @@ def _symmetric_knn_csr(
     step = max(1, m * BLOCK_ENTRIES // max(BLOCK_ENTRIES, int(row.size)))
     parts, n_edges = [], 0
     for start in range(0, m, step):
-        first, stop = xp.searchsorted(row, xp.asarray([start, start + step])).tolist()
-        own, other = slice(first, stop), xp.flatnonzero((column >= start) & (column < start + step))
+        own = other = slice(None)  # one block needs no wait
+        if step < m:
+            own = slice(*xp.searchsorted(row, xp.asarray([start, start + step])).tolist())
+            other = xp.flatnonzero((column >= start) & (column < start + step))
         keys = xp.concatenate(
             [
                 row[own].astype(np.int64) * m + column[own],
@@ -218,9 +221,10 @@ def normalised_graph(G: Sparse) -> Sparse:
     scale = xp.where(degree > 0, 1 / xp.sqrt(xp.where(degree > 0, degree, 1)), 0)
     scale, power = xp.frexp(scale)
     step = max(1, m * BLOCK_ENTRIES // max(BLOCK_ENTRIES, G.nnz))
-    for start in range(0, m, step):
+    inner = [] if step >= m else bk.to_numpy(G.indptr[step:-1:step]).tolist()
+    places = pairwise([0, *inner, G.nnz])
+    for start, (first, stop) in zip(range(0, m, step), places, strict=True):
         ends = G.indptr[start : start + step + 1]
-        first, stop = int(ends[0]), int(ends[-1])
         row = start + xp.searchsorted(ends, xp.arange(first, stop), side="right") - 1
         own, column = slice(first, stop), G.indices[first:stop]
         fraction, own_power = xp.frexp(G.data[own])
