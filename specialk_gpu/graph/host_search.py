@@ -97,14 +97,13 @@ def host_search_by_pairs(
         A power of two.
     k : int
     most_reached : float
-        See below.
+        If more rows than this are within reach of a row, on average, the search gives up.
 
     Returns
     -------
     sq_distances, numbers : float64 and int64 arrays of shape (m, k)
-        See `rank_candidates`. None if more than `most_reached` rows are within reach of a row on
-        average, or if too many pairs would have to be measured, because the bounds are useless or
-        most distances are alike.
+        See `rank_candidates`. None if the search gave up, or if too many pairs would have to be
+        measured, because the bounds are useless or most distances are alike.
     """
     m, d = X.shape
     given, extreme = X, not 2.0**-40 < scale < 2.0**40
@@ -173,6 +172,14 @@ def host_search_by_pairs(
     if not all(found):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
+    return _rank_measured_pairs(given, k, rows, others, rough)
+
+
+def _rank_measured_pairs(
+    X: np.ndarray, k: int, rows: np.ndarray, others: np.ndarray, rough: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the k nearest of each row, of pairs (p,) that hold them, with rough distances."""
+    m, d = X.shape
     step = -(-m // -(-rows.size // SORTED_PAIRS))  # rows that are ranked together
     by_block = np.argsort((rows // step).astype(np.int16), kind="stable")  # sorts by radix
     ends = np.cumsum(np.bincount(rows // step))
@@ -185,7 +192,7 @@ def host_search_by_pairs(
         limits = sure_limit(own_rough[np.searchsorted(row, np.arange(stop - first)) + k - 1], d)
         near = own_rough <= limits[row]
         own, row = own[near], row[near]
-        return nearest_of_pairs(given, stop - first, k, row, rows[own], others[own])
+        return nearest_of_pairs(X, stop - first, k, row, rows[own], others[own])
 
     sq, numbers = zip(*map_chunks(rank, range(len(ends))), strict=True)
     return np.concatenate(sq), np.concatenate(numbers).astype(np.int64)
