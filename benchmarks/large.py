@@ -34,6 +34,7 @@ COLUMNS, CLUSTERS, N_NEIGHBORS = 10, 20, 10
 ROWS = (25_000, 100_000, 300_000, 1_000_000)
 MOST_ROWS = {"SciPy's tree": 300_000}
 WAYS = ("exact", "SciPy's tree", "pynndescent")
+WAYS_OF_FIT = ("exact", "approximate")
 
 
 def rows_of(name: str, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -133,12 +134,9 @@ def tasks() -> list[dict[str, Any]]:
         for way in WAYS
         if m <= MOST_ROWS.get(way, m) and not (name == "MNIST" and way == "SciPy's tree")
     ]
-    found += [{"kind": "fit", "set": "MNIST", "m": 60_000, "way": w} for w in KINDS_OF_FIT]
+    found += [{"kind": "fit", "set": "MNIST", "m": 60_000, "way": w} for w in WAYS_OF_FIT]
     found += [{"kind": "fit", "set": "clusters", "m": m, "way": "exact"} for m in ROWS]
     return sorted(found, key=lambda task: task["m"])
-
-
-KINDS_OF_FIT = ("exact", "approximate")
 
 
 def page() -> str:

@@ -495,6 +495,8 @@ What to know about the estimate:
   loaded with other work. More threads make a fit faster, so the estimate is then too long.
 - The data are Gaussian, one cluster or ten. Clusters that are hard to tell apart, and finer
   fragments where more than 30 clusters are found, take longer.
+- The fits were measured before the search for neighbours left out rows that are out of reach. With
+  many rows in clusters, the graph takes less than is expected ({{doc}}`large` has newer figures).
 - Sizes beyond those in the table are extrapolated, and graphs of your own, `radius_neighbors` and
   GPUs are not covered.
 

@@ -49,7 +49,7 @@ class FittedModel(Refitting, Account):
 
         Parameters
         ----------
-        X : array-like of shape (m, d), or of shape (m, m) with affinity="precomputed"
+        X : array-like of shape (m, d), or of shape (m, m) for a graph
             As in `fit`.
         y : object
             Ignored; scikit-learn passes it.
@@ -82,8 +82,9 @@ class FittedModel(Refitting, Account):
 
         Parameters
         ----------
-        X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
-            New rows; with affinity="precomputed" their similarities to the m fitted rows. For a
+        X : array-like of shape (q, d), or (q, m) for a graph
+            New rows. For a graph, their similarities to the m fitted rows; with
+            affinity="precomputed_nearest_neighbors" a sparse matrix of distances to these. For a
             model with ``preparation_``, which ``specialk-gpu fit`` saves, rows as they are in the
             file: they are scaled, filled and so on as the fitted ones were. Columns of a data
             frame are found by name, others by their order.
@@ -125,13 +126,13 @@ class FittedModel(Refitting, Account):
         rows are more than twice as far from the new row as from their own neighbours, the shares
         tend to 1 / `n_clusters_` with the square of that distance: nothing is known far away.
 
-        With affinity="precomputed" it is the mean membership of all fitted rows, weighted by their
+        For a graph it is the mean membership of all fitted rows, weighted by their
         similarity to the new row; one without any similarity has equal shares. A share is not the
         probability that a row belongs to a cluster.
 
         Parameters
         ----------
-        X : array-like of shape (q, d), or (q, m) with affinity="precomputed"
+        X : array-like of shape (q, d), or (q, m) for a graph
             See `predict`.
 
         Returns

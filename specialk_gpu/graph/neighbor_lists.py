@@ -53,9 +53,8 @@ class NeighborLists:
         """Return squared distances, indices (m, n) and the number of rows searched exactly.
 
         n is k, or the number that will be needed if that is larger. Lists that are too short are
-        completed by the neighbours of their neighbours, where rows that list a row are its
-        neighbours too. Rows for which these do not suffice are
-        searched exactly.
+        completed by the neighbours of their neighbours; a row that lists another counts as its
+        neighbour too. Rows for which these do not suffice are searched exactly.
 
         Raises
         ------
