@@ -30,7 +30,7 @@ from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
-from specialk_gpu.spectrum import chebyshev, components, filter, memory, orthonormal, solvers
+from specialk_gpu.spectrum import chebyshev, components, filter, memory, orthonormal, solvers, tall
 from specialk_gpu.spectrum.chebyshev import find_missed_by_chebyshev
 from specialk_gpu.spectrum.memory import needed_memory
 from specialk_gpu.spectrum.solvers import takes_dense_solver
@@ -1101,7 +1101,7 @@ def test_a_block_is_not_changed_where_a_step_failed(bk):
     V, locked = rng.normal(size=(60, 4)), np.linalg.qr(rng.normal(size=(60, 3)))[0]
     for go in (True, False):
         found = bk.asarray(V.copy())
-        gram, near = orthonormal._gram_matrix(bk, found, bk.asarray(locked), bk.xp.asarray(go))
+        gram, near = orthonormal._gram_matrix(bk, found, (bk.asarray(locked),), bk.xp.asarray(go))
         expected = V - locked @ (locked.T @ V) if go else V
         np.testing.assert_allclose(bk.to_numpy(found), expected, atol=1e-13 if go else 0)
         np.testing.assert_allclose(bk.to_numpy(gram), expected.T @ expected, atol=1e-12)
@@ -1120,7 +1120,7 @@ def test_a_block_that_is_no_number_cannot_be_made_orthonormal(bk):
 def test_columns_are_split_into_at_most_eight_panels(bk):
     least = bk.panel_width
     for width in (1, least, least + 1, 8 * least, 8 * least + 1, 20 * least):
-        panels = orthonormal.wide_panels(bk, width)
+        panels = tall.wide_panels(bk, 100, width)
         stops = [part.stop for part in panels]
         assert [part.start for part in panels] == [0, *stops[:-1]]
         assert stops[-1] == width
@@ -1334,9 +1334,9 @@ def test_long_products_are_taken_in_panels(monkeypatch):
     rng = np.random.default_rng(0)
     V, locked = rng.normal(size=(500, 200)), np.linalg.qr(rng.normal(size=(500, 70)))[0]
     expected = V - locked @ (locked.T @ V)
-    monkeypatch.setattr(orthonormal, "LONG_PRODUCT", 0)
-    assert len(orthonormal._stoppable(cpu, V, 200)) == 4
-    gram = orthonormal._gram_matrix(cpu, V, locked)[0]
+    monkeypatch.setattr(tall, "LONG_PRODUCT", 0)
+    assert len(tall._stoppable(cpu, V, 200)) == 4
+    gram = orthonormal._gram_matrix(cpu, V, (locked,))[0]
     np.testing.assert_allclose(V, expected, atol=1e-12)
     np.testing.assert_allclose(gram, expected.T @ expected, atol=1e-11)
     found = eigenpairs(neighbour_graph(700, 3), 150, solver="chebyshev", random_state=0)

@@ -25,9 +25,9 @@ import numpy as np
 from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
+from specialk_gpu._memory_limit import large_array
 from specialk_gpu._progress import report_progress
 from specialk_gpu.backend.random_numbers import ODD, uniform
-from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
     DRIFT,
@@ -38,7 +38,18 @@ from specialk_gpu.spectrum.filter import (
     filter_interval,
 )
 from specialk_gpu.spectrum.memory import guard_size
-from specialk_gpu.spectrum.orthonormal import finish_orthonormal, orthonormalise, wide_panels
+from specialk_gpu.spectrum.orthonormal import finish_orthonormal, orthonormalise
+from specialk_gpu.spectrum.tall import (
+    columns_of,
+    gram_of,
+    inner_products,
+    joined,
+    map_panels,
+    panels_of,
+    project_out,
+    rotate,
+    wide_panels,
+)
 
 __all__ = ["chebyshev", "find_missed_by_chebyshev", "product"]
 
@@ -57,7 +68,7 @@ def random_block(bk: Backend, m: int, width: int, seed: int, dtype: Dtype) -> Ar
     needed. Drawing a block of start vectors on the host takes longer than finding eigenvectors.
     """
     xp = bk.xp
-    out = xp.empty((m, width), dtype=dtype)
+    out = large_array(bk, (m, width), dtype)
     column = xp.arange(width, dtype=np.uint64) * np.uint64(ODD[0])
 
     def run(rows: slice) -> None:
@@ -111,7 +122,7 @@ def chebyshev(
     locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
     n_locked = locked.shape[1]
     V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
-    V -= locked @ (locked.T @ V)
+    project_out(bk, V, locked)
     theta, cut = _known_magnitudes(n_block, scale, cut, known)
     worst, stuck = 1.0, False  # the largest residual of open pairs, and of locked ones:
     loosest = max(np.finfo(dtype).eps, 0.0 if known is None else known.residual)
@@ -133,7 +144,7 @@ def chebyshev(
         gram, replaced = orthonormalise(bk, V, locked, rng)
         if stuck:
             V = _expanded_chebyshev_block(bk, A, V, gram, locked, rng, foreseen=replaced)
-            gram = V.T @ V
+            gram = gram_of(bk, V)
         values, norms, residuals = _chebyshev_rayleigh_ritz(bk, A, V, gram)
         if stuck:
             n_block = min(n_block + n_guard, n_locked + V.shape[1], 2 * n + 64)
@@ -146,13 +157,12 @@ def chebyshev(
         new = good.size if good.all() else int(np.argmin(good))
         loosest = max(loosest, float(norms[:new].max(initial=0)))
         if new or V.shape[1] > width:
-            locked = xp.concatenate([locked, V[:, :new]], axis=1)
-            V = xp.ascontiguousarray(V[:, new:width])
-            residuals = residuals[:, new:width]
+            locked = joined(bk, locked, V[:, :new])
+            V, residuals = columns_of(bk, V, slice(new, width)), residuals[:, new:width]
         report_progress("eigenpairs", min(locked.shape[1], n), n)
         if locked.shape[1] >= n:
             order = np.argsort(-np.abs(theta[:n]), kind="stable")
-            V, theta = locked[:, bk.asarray(order)], theta[order]
+            V, theta = columns_of(bk, locked, bk.asarray(order)), theta[order]
             missed = find_missed_by_chebyshev(bk, A, theta, V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
         before, worst = worst, float(norms[new : n - n_locked].max())
@@ -161,7 +171,7 @@ def chebyshev(
         cut = _chebyshev_cut(theta, norms, n, scale, cut)
     n_locked = locked.shape[1]
     failure = f"Chebyshev iteration found {n_locked} of {n} eigenpairs in {max_iter} filters."
-    V = xp.concatenate([locked, V[:, : n - n_locked]], axis=1)
+    V = joined(bk, locked, V[:, : n - n_locked])
     return bk.asarray(theta[:n].astype(dtype)), V, failure
 
 
@@ -242,11 +252,11 @@ def _expanded_chebyshev_block(
     xp, m = bk.xp, V.shape[0]
     finish_orthonormal(bk, V, gram)
     room = m - V.shape[1] - locked.shape[1]
-    image = product(bk, A, xp.ascontiguousarray(V[:, :room]))
+    image = product(bk, A, columns_of(bk, V, slice(0, room)))
     image /= xp.sqrt(bk.column_dots(image, image).max())
-    beside = xp.concatenate([locked, V], axis=1)
-    finish_orthonormal(bk, image, orthonormalise(bk, image, beside, rng, foreseen=foreseen)[0])
-    return xp.concatenate([V, image], axis=1)
+    gram = orthonormalise(bk, image, locked, rng, also=V, foreseen=foreseen)[0]
+    finish_orthonormal(bk, image, gram)
+    return joined(bk, V, image)
 
 
 def _chebyshev_rayleigh_ritz(
@@ -258,15 +268,15 @@ def _chebyshev_rayleigh_ritz(
     """
     xp, (m, width) = bk.xp, V.shape
     H = xp.empty_like(gram)
-    for columns in wide_panels(bk, width):
+    for columns in wide_panels(bk, m, width):
         image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
 
         def apply(part: slice, first: int = columns.start, image: Array = image) -> None:
             shifted = slice(first + part.start, first + part.stop)
             image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
 
-        bk.map_chunks(apply, bk.panels(image.shape[1]))
-        H[: columns.stop, columns] = V[:, : columns.stop].T @ image
+        map_panels(bk, apply, m, panels_of(bk, *image.shape))
+        H[: columns.stop, columns] = inner_products(bk, V[:, : columns.stop], image)
     del image
     H = xp.triu(H) + xp.triu(H, 1).T
     to_orthonormal = bk.inverse_lower(xp.linalg.cholesky(gram))
@@ -276,11 +286,8 @@ def _chebyshev_rayleigh_ritz(
     values = values[order]
     basis = xp.ascontiguousarray((to_orthonormal.T @ basis)[:, order])
 
-    def rotate(rows: slice) -> None:
-        V[rows] = V[rows] @ basis
-
-    map_tiles(bk, rotate, m, 2 * width * V.itemsize)
-    norms, residuals = xp.empty(width), xp.empty((m, width), dtype=np.float32)
+    rotate(bk, V, basis)
+    norms, residuals = xp.empty(width), large_array(bk, (m, width), np.float32)
 
     def measure(columns: slice) -> None:
         v = xp.ascontiguousarray(V[:, columns])
@@ -289,7 +296,7 @@ def _chebyshev_rayleigh_ritz(
         r = r.astype(np.float64, copy=False)
         norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
-    bk.map_chunks(measure, bk.panels(width))
+    map_panels(bk, measure, m, panels_of(bk, m, width))
     values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # host waits
     return values, norms, residuals
 
@@ -323,7 +330,7 @@ def find_missed_by_chebyshev(
     block = random_block(bk, m, width, rng.randint(2**32), A.dtype)
     single = bk.as_float32(A)
     for _ in range(max(2, min(8, 3 * max_degree // degree))):
-        block -= V @ (V.T @ block)
+        project_out(bk, block, V)
         apply_filter(bk, single, block, None, np.zeros(width), degree, interval)
     finish_orthonormal(bk, block, orthonormalise(bk, block, V, rng)[0])
     image = product(bk, A, block)  # its norm shows ±λ even if the block mixes them

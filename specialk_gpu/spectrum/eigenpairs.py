@@ -15,18 +15,19 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu._checks import checked_integer, checked_positive
+from specialk_gpu._memory_limit import large_array
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.intact import intact_csr
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components
-from specialk_gpu.spectrum.orthonormal import gram_of
 from specialk_gpu.spectrum.solvers import (
     SolvedPart,
     SolverSettings,
     dense_solver,
     takes_dense_solver,
 )
+from specialk_gpu.spectrum.tall import gram_of, map_panels, panel_width
 
 __all__ = ["Eigenpairs", "eigenpairs"]
 
@@ -320,7 +321,8 @@ def _merge_eigenpairs(
     tie = np.empty(values.size, dtype=np.int64)
     tie[by_size] = np.cumsum(gaps > 1e-10 * max(float(np.abs(values).max()), 1e-300))
     order = np.lexsort((-values, component, values < 0, tie))[:n]
-    vectors = xp.zeros((m, order.size), dtype=parts[0].vectors.dtype)
+    vectors = large_array(bk, (m, order.size), parts[0].vectors.dtype)
+    vectors.fill(0)
     for part, begin, end in zip(parts, begins[:-1], begins[1:], strict=True):
         columns = np.flatnonzero((order >= begin) & (order < end))
         block, place = np.divmod(order[columns] - begin, part.values.shape[1])
@@ -338,9 +340,13 @@ def _merge_eigenpairs(
         largest = xp.argmax(xp.abs(panel), axis=0)
         panel *= xp.where(panel[largest, xp.arange(panel.shape[1])] < 0, -1, 1).astype(panel.dtype)
 
-    step = bk.panel_width
-    bk.map_chunks(fix_signs, (slice(j, j + step) for j in range(0, order.size, step)))
+    map_panels(bk, fix_signs, m, _panels_of_eigenpairs(bk, *vectors.shape))
     return values[order], vectors
+
+
+def _panels_of_eigenpairs(bk: Backend, m: int, n: int) -> list[slice]:
+    step = panel_width(bk, m)
+    return [slice(j, min(j + step, n)) for j in range(0, n, step)]
 
 
 def _copy_rows_of_eigenpairs(
@@ -382,8 +388,7 @@ def _verify_eigenpairs(
         r = product(bk, W, v) - v * values[columns]
         found[columns] = xp.sqrt(bk.column_dots(r, r)) / scale
 
-    step = bk.panel_width
-    bk.map_chunks(measure, (slice(j, min(j + step, n)) for j in range(0, n, step)))
+    map_panels(bk, measure, vectors.shape[0], _panels_of_eigenpairs(bk, *vectors.shape))
     gram = gram_of(bk, vectors)
     gram[xp.arange(n), xp.arange(n)] -= 1
     found[n] = xp.abs(gram).max()

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
+from specialk_gpu.spectrum.tall import map_panels, panels_of
 
 __all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "filter_interval"]
 
@@ -100,7 +101,7 @@ def apply_filter(
         now /= xp.where(norm > 0, norm, 1)
         V[:, columns] = now
 
-    bk.map_chunks(run, bk.panels(V.shape[1]))
+    map_panels(bk, run, V.shape[0], panels_of(bk, *V.shape))
 
 
 def _filled_up_for_filter(bk: Backend, v: Array, dtype: Dtype) -> Array:

@@ -7,19 +7,23 @@ import math
 import numpy as np
 from numpy.random import RandomState
 
-from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.spectrum.convergence import ConvergenceError
+from specialk_gpu.spectrum.tall import gram_of, multiply_upper, project_out
 
-__all__ = ["finish_orthonormal", "gram_of", "orthonormalise", "wide_panels"]
-
-LONG_PRODUCT = 2**33  # multiplications, which may take half a second on the host
+__all__ = ["finish_orthonormal", "orthonormalise"]
 
 
 def orthonormalise(
-    bk: Backend, V: Array, locked: Array, rng: RandomState, *, foreseen: bool = False
+    bk: Backend,
+    V: Array,
+    locked: Array,
+    rng: RandomState,
+    *,
+    also: Array | None = None,
+    foreseen: bool = False,
 ) -> tuple[Array, bool]:
-    """Make the columns of V nearly orthonormal, and orthogonal to `locked`, in place.
+    """Make the columns of V nearly orthonormal, and orthogonal to `locked` and `also`, in place.
 
     Cholesky-QR repeats until the Gram matrix VᵀV is near the identity. A block of deficient rank,
     as a matrix of low rank produces, keeps its range, and random columns replace the rest. Returns
@@ -30,13 +34,14 @@ def orthonormalise(
     this together with the next Gram matrix.
     """
     xp, replaced = bk.xp, False
-    gram, near = _gram_matrix(bk, V, locked)
+    fixed = (locked,) if also is None else (locked, also)
+    gram, near = _gram_matrix(bk, V, fixed)
     for _ in range(5):
         factor, safe = _cholesky(bk, gram)
         go = safe & ~near
         factor = xp.where(go, factor, xp.eye(gram.shape[0], dtype=gram.dtype))
-        _multiply_upper(bk, V, bk.inverse_lower(factor).T)
-        after, near_after = _gram_matrix(bk, V, locked, go)
+        multiply_upper(bk, V, bk.inverse_lower(factor).T)
+        after, near_after = _gram_matrix(bk, V, fixed, go)
         flags = xp.stack([near, safe, near_after])
         values = None
         if foreseen:
@@ -56,66 +61,30 @@ def orthonormalise(
             values, basis = xp.linalg.eigh(gram.astype(np.float64))
             on_host = bk.to_numpy(values)  # host waits
         _replace_dependent(bk, V, values, basis, on_host, rng)
-        gram, near = _gram_matrix(bk, V, locked)
+        gram, near = _gram_matrix(bk, V, fixed)
         replaced = True
     msg = "a block of vectors could not be made orthonormal: is the matrix finite and symmetric?"
     raise ConvergenceError(msg)
 
 
 def _gram_matrix(
-    bk: Backend, V: Array, locked: Array, go: Array | None = None
+    bk: Backend, V: Array, fixed: tuple[Array, ...], go: Array | None = None
 ) -> tuple[Array, Array]:
-    """Make V orthogonal to `locked`, in place; return VᵀV and whether it is near the identity.
+    """Make V orthogonal to `fixed`, in place; return VᵀV and whether it is near the identity.
 
     `go` is a condition on the device: if it does not hold, V is not changed.
     """
     xp = bk.xp
-    if locked.shape[1]:
-        for columns in _stoppable(bk, V, locked.shape[1]):
-            along = locked.T @ V[:, columns]
-            if go is not None:
-                along *= go.astype(V.dtype)
-            V[:, columns] -= locked @ along
+    for U in fixed:
+        project_out(bk, V, U, go)
     gram = gram_of(bk, V)
     away = xp.abs(gram - xp.eye(gram.shape[0], dtype=gram.dtype)).max()
     return gram, away.astype(np.float64) < 1e-2
 
 
-def gram_of(bk: Backend, V: Array) -> Array:
-    """Return VᵀV."""
-    width = V.shape[1]
-    panels = _stoppable(bk, V, width)
-    if len(panels) == 1:
-        return V.T @ V
-    gram = bk.xp.empty((width, width), dtype=V.dtype)
-    for columns in panels:
-        gram[: columns.stop, columns] = V[:, : columns.stop].T @ V[:, columns]
-        check_time_limit()
-    return bk.xp.triu(gram) + bk.xp.triu(gram, 1).T
-
-
-def _stoppable(bk: Backend, V: Array, width: int) -> list[slice]:
-    """Split the columns of V for products with `width` others, so that each takes a short time."""
-    if bk.name != "numpy" or V.size * width < LONG_PRODUCT:
-        return [slice(None)]
-    return wide_panels(bk, V.shape[1])
-
-
 def finish_orthonormal(bk: Backend, V: Array, gram: Array) -> None:
     """Make nearly orthonormal columns orthonormal to the last digits, in place."""
-    _multiply_upper(bk, V, bk.inverse_lower(bk.xp.linalg.cholesky(gram)).T)
-
-
-def _multiply_upper(bk: Backend, V: Array, T: Array) -> None:
-    """Replace V by V T for an upper triangular T, from the last columns to the first."""
-    for columns in reversed(wide_panels(bk, V.shape[1])):
-        V[:, columns] = V[:, : columns.stop] @ T[: columns.stop, columns]
-
-
-def wide_panels(bk: Backend, width: int) -> list[slice]:
-    """Split the columns so that a product with a triangular matrix costs half of a full one."""
-    step = max(bk.panel_width, -(-width // 8))
-    return [slice(j, min(j + step, width)) for j in range(0, width, step)]
+    multiply_upper(bk, V, bk.inverse_lower(bk.xp.linalg.cholesky(gram)).T)
 
 
 def _cholesky(bk: Backend, gram: Array) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 from threadpoolctl import LibController, ThreadpoolController
 
+from specialk_gpu._memory_limit import memory_limit, memory_limited
 from specialk_gpu._progress import report_progress
 from specialk_gpu._time_limit import Halted, reasons_to_stop, stops_when
 
@@ -93,6 +94,7 @@ class _ChunksForThreads(Generic[T, R]):
         self.results: list[Any] = [None] * len(chunks)
         self.lock, self.begun, self.done = Lock(), 0, 0
         self.is_halted, self.reasons = False, reasons_to_stop.get()
+        self.limit = memory_limit.get()
 
     def stop(self) -> None:
         """Hand out no more chunks."""
@@ -110,7 +112,7 @@ class _ChunksForThreads(Generic[T, R]):
 
     def help(self) -> None:
         """Work in another thread, for as long as the thread that waits for it does."""
-        with stops_when(*self.reasons, self._end_if_halted):
+        with stops_when(*self.reasons, self._end_if_halted), memory_limited(self.limit):
             self.work()
 
     def work(self, stage: str = "") -> None:
