@@ -12,38 +12,27 @@ from sklearn.utils import Tags, check_random_state
 from specialk_gpu._affinities import is_graph
 from specialk_gpu._callbacks import WithCallbacks
 from specialk_gpu._fit import (
-    explain_memory_error_of_fit,
     fit_by_cut,
     fit_by_zz_top,
-    foresee_fit,
-    given_graph,
-    graph_to_fit,
     graphs_to_cut,
-    lists_for_fit,
-    recall_in_fit,
-    spacing_in_fit,
-    warn_of_graph,
 )
+from specialk_gpu._fit_limits import limits_of_fit
+from specialk_gpu._graph_of_fit import graph_of_fit, warn_of_graph
 from specialk_gpu._host import OnDevice, on_host
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
 from specialk_gpu._parameters import (
     CONSTRAINTS,
-    check_parameter_counts,
     check_parameter_limits,
     checked_parameters,
     significance_level,
     warn_of_idle_parameters,
 )
 from specialk_gpu._progress import ProgressClock, show_progress
-from specialk_gpu._scales import warn_of_scales
 from specialk_gpu._time_limit import time_limited
 from specialk_gpu._validation import output_converter, validate_input, validated_on_backend
 from specialk_gpu.backend import get_backend
 from specialk_gpu.backend.typing import Backend, Matrix, Seed
-from specialk_gpu.graph.features import features_in_metric
 from specialk_gpu.graph.neighbor_lists import word_for_neighbors
-from specialk_gpu.graph.representatives import representatives_of
-from specialk_gpu.graph.rows import Rows
 
 __all__ = ["SpecialK"]
 
@@ -136,6 +125,14 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         If given, `fit` ends soon after this many seconds with the clusters that it has tested by
         then. A `TimeLimitWarning` and the path say so. If none were tested, it raises a
         TimeoutError. Below the limit, it changes nothing.
+    memory_limit : int or str, default=None
+        Bytes, or a size such as "4GB", on the host. Arrays with a column for each eigenvector or
+        fragment that would take more than a sixteenth of it are kept in temporary files, and the
+        result is the same. The graph must fit; docs/large.md says how much that takes.
+    checkpoint : str or path, default=None
+        A folder for finished steps of `fit`. If a fit is killed, the same fit (same data,
+        parameters and `random_state`, which must be an integer) goes on after the last one. Vectors
+        are kept after each round of "chebyshev". They are removed when the fit ends.
     random_state : int, RandomState or None, default=None
         Seed for the start vectors and starting centres, which are drawn on the host.
     verbose : int, default=0
@@ -243,6 +240,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         tol: float = 1e-8,
         backend: str = "auto",
         time_limit: float | None = None,
+        memory_limit: int | str | None = None,
+        checkpoint: Any = None,
         random_state: Seed = None,
         verbose: int = 0,
     ) -> None:
@@ -271,6 +270,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         self.tol = tol
         self.backend = backend
         self.time_limit = time_limit
+        self.memory_limit = memory_limit
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.verbose = verbose
 
@@ -306,6 +307,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
             If the eigenvectors or W_R do not fit into memory.
         TimeoutError
             If `time_limit` passed before any number of clusters was tested.
+        OSError
+            If a checkpoint cannot be written.
         ConvergenceError
             If the eigenpairs could not be verified.
         RuntimeError
@@ -328,7 +331,9 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         bk = get_backend(self.backend, X)
         with bk.device_of(X):
             given = validate_input(self, bk, X, precomputed=is_graph(self.affinity))
-            return self._fit_checked(bk, given, output_converter(X))
+            parameters = checked_parameters(self)
+            with limits_of_fit(parameters, bk, given):
+                return self._fit_checked(bk, given, output_converter(X))
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:
         """Run the stages on checked input; set the fitted attributes, converted by `out`."""
@@ -337,26 +342,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         timings: dict[str, float] = {}
         clock = ProgressClock(bk, timings)
 
-        rows, spacing, first, group, recall = None, None, None, None, None
-        if is_graph(self.affinity):
-            W, radius = given_graph(parameters, bk, X), None
-            check_parameter_counts(parameters, W.shape[0], "rows")
-        else:
-            with explain_memory_error_of_fit(bk, "graph"):
-                if self.metric == "euclidean":
-                    warn_of_scales(X)
-                lists = lists_for_fit(parameters, X.shape[0])
-                rows = Rows(features_in_metric(X, self.metric), lists)
-                n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
-                rows, first, group = representatives_of(rows, n_neighbors)
-                check_parameter_counts(
-                    parameters, len(rows), "distinct rows" if group is not None else "rows"
-                )
-                foresee_fit(parameters, bk, *rows.X.shape)
-                W, radius = graph_to_fit(parameters, bk, rows)
-                spacing = spacing_in_fit(parameters, rows)
-                recall = recall_in_fit(parameters, rows)
-                X = rows.X
+        W, radius, rows, first, group, spacing, recall = graph_of_fit(parameters, bk, X)
+        X = X if rows is None else rows.X
         clock.stop("graph", f"{W.shape[0]} rows, {W.nnz} edges")
         warn_of_graph(parameters, W)
         if self.criterion == "cut":

@@ -10,24 +10,16 @@ import numpy as np
 from numpy.random import RandomState
 from sklearn.exceptions import ConvergenceWarning
 
-from specialk_gpu._affinities import is_graph
+from specialk_gpu._checkpoint import kept_step
 from specialk_gpu._cost import foretell_cost, n_wanted
-from specialk_gpu._host import on_host
 from specialk_gpu._parameters import Parameters, significance_level
 from specialk_gpu._progress import ProgressClock
 from specialk_gpu._result import SelectionPath
-from specialk_gpu._scales import APART
 from specialk_gpu._time_limit import during
 from specialk_gpu._units import size_in_units
 from specialk_gpu._warnings import GraphWarning, warn
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
-from specialk_gpu.graph.affinity import symmetric_affinity
-from specialk_gpu.graph.distance_graph import nearest_in_graph
-from specialk_gpu.graph.knn import knn_graph_of, normalised_graph, symmetric_knn_graph
-from specialk_gpu.graph.neighbor_lists import NeighborLists, neighbor_lists
-from specialk_gpu.graph.radius import radius_graph_of
-from specialk_gpu.graph.recall import Recall
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.merging import Tree
@@ -46,13 +38,7 @@ __all__ = [
     "fit_by_cut",
     "fit_by_zz_top",
     "foresee_fit",
-    "given_graph",
-    "graph_to_fit",
     "graphs_to_cut",
-    "lists_for_fit",
-    "recall_in_fit",
-    "spacing_in_fit",
-    "warn_of_graph",
 ]
 
 MOST_CLUSTERS = 50  # by the paper's rule, if not told otherwise
@@ -184,113 +170,12 @@ def foresee_fit(parameters: Parameters, bk: Backend, m: int, d: int) -> None:
     foretell_cost(parameters, bk, m, d)
 
 
-def given_graph(parameters: Parameters, bk: Backend, X: Sparse) -> Sparse:
-    """Return the graph W of similarities or of distances that X holds."""
-    if parameters.affinity == "precomputed":
-        W = symmetric_affinity(X)
-        W = normalised_graph(W) if parameters.normalize else W
-        warn_of_hubs_to_fit(parameters, bk, W)
-        return W
-    near = nearest_in_graph(on_host(X), parameters.n_neighbors)
-    distances = None if parameters.weights == "connectivity" else bk.asarray(near.distances)
-    return normalised_graph(symmetric_knn_graph(bk, bk.asarray(near.indices), distances))
-
-
-def graph_to_fit(parameters: Parameters, bk: Backend, rows: Rows) -> tuple[Sparse, float | None]:
-    """Build W_C, or W_R; return the graph and the radius (None for W_C)."""
-    n_neighbors, m = parameters.n_neighbors, len(rows)
-    if m == 1:  # all rows are equal: one distinct row without neighbours
-        return bk.sparse.csr_matrix(bk.xp.ones((1, 1))), None
-    if n_neighbors >= m:
-        warn(
-            f"n_neighbors={n_neighbors} is not below the number of rows to join, {m}: "
-            f"using {m - 1}.",
-            GraphWarning,
-        )
-        n_neighbors = m - 1
-    if parameters.affinity == "nearest_neighbors":
-        return knn_graph_of(rows, n_neighbors, parameters.weights), None
-    return radius_graph_of(rows, n_neighbors, parameters.coverage)
-
-
-def lists_for_fit(parameters: Parameters, m: int) -> NeighborLists | None:
-    """Return the lists of neighbours that `neighbors` asks for; None for an exact search of m rows.
-
-    Raise a ValueError or TypeError if they do not fit the rows.
-    """
-    wide = WIDE if parameters.criterion == "cut" else 0
-    return neighbor_lists(parameters.neighbors, m, max(parameters.n_neighbors, wide))
-
-
-def recall_in_fit(parameters: Parameters, rows: Rows) -> Recall | None:
-    """Return the recall of the neighbours in the graph; warn if they, or the cut test's, miss many.
-
-    It is None if the neighbours are exact.
-    """
-    if isinstance(parameters.neighbors, str) and parameters.neighbors == "exact":
-        return None
-    most, counts = len(rows) - 1, [parameters.n_neighbors]
-    if parameters.criterion == "cut":
-        counts.append(max(WIDE, parameters.n_neighbors))
-    found = rows.recall([max(1, min(n, most)) for n in counts])
-    worst = min(found, key=lambda recall: recall.value)
-    if worst.value < parameters.min_recall:
-        n_neighbors = counts[found.index(worst)]
-        warn(
-            f"of the {n_neighbors} nearest neighbours, the lists hold {worst.value:.1%} (95 % "
-            f"interval {worst.low:.1%} to {worst.high:.1%}, measured on {worst.n_rows} rows), less "
-            f"than min_recall={parameters.min_recall:g}. Clusters may fall apart, or join. Set the "
-            "search to find more, or neighbors='exact'.",
-            GraphWarning,
-        )
-    return found[0]
-
-
-def spacing_in_fit(parameters: Parameters, rows: Rows) -> Array:
-    """Return the distance (m,) of each row to the last of its neighbours, which are known."""
-    n_neighbors = min(parameters.n_neighbors, len(rows) - 1)
-    return rows.spacing(n_neighbors) if n_neighbors else backend_of(rows.X).xp.zeros(len(rows))
-
-
 def graphs_to_cut(parameters: Parameters, rows: Rows | None, W: Sparse) -> CutGraphs:
     """Return the graphs for the cut test, which was calibrated on nearest-neighbour graphs."""
     if rows is None or W.shape[0] == 1:
         return CutGraphs(W)
     known = (parameters.affinity, parameters.weights) == ("nearest_neighbors", "connectivity")
     return CutGraphs(W if known and NEAR <= parameters.n_neighbors < WIDE else None, rows)
-
-
-def warn_of_graph(parameters: Parameters, W: Sparse) -> None:
-    """Warn of isolated rows."""
-    m = W.shape[0]
-    n_isolated = m - int((W.indptr[1:] > W.indptr[:-1]).astype(np.int64).sum())
-    if n_isolated:
-        what = "their embedding is zero"
-        if parameters.criterion == "zz_top" or is_graph(parameters.affinity):
-            what += ", and their labels mean nothing"  # else the cut test's graph has edges there
-        warn(
-            f"{n_isolated} of {m} rows are isolated: they have no edge in the graph, and {what}.",
-            GraphWarning,
-        )
-
-
-def warn_of_hubs_to_fit(parameters: Parameters, bk: Backend, W: Sparse) -> None:
-    """Warn that the degrees of a given graph differ a hundredfold."""
-    if parameters.normalize or not W.nnz:
-        return
-    xp = bk.xp
-    degree = xp.empty((W.shape[0], 1))
-    bk.spmm(W, xp.ones((W.shape[0], 1)), degree, 1.0, 0.0, 0.0)
-    degree = degree[degree > 0]
-    least, most = bk.to_numpy(xp.stack([degree.min(), degree.max()])).tolist()
-    if most > APART * least:
-        warn(
-            f"the degrees of the graph (sums of similarities) lie between {least:.3g} and "
-            f"{most:.3g}. Its leading eigenvectors may only show the rows of large degree. Set "
-            "normalize=True to divide each similarity by the square roots of the degrees of its "
-            "two rows.",
-            GraphWarning,
-        )
 
 
 def warn_of_components_in_fit(bk: Backend, W: Sparse, pairs: Eigenpairs) -> None:
@@ -315,7 +200,13 @@ def verified_eigenpairs_of_fit(
 ) -> Eigenpairs:
     """Compute n eigenpairs; raise or warn if they could not be verified."""
     settings: dict[str, Any] = {"solver": parameters.eigen_solver, "tol": parameters.tol}
-    pairs = eigenpairs(W, n, random_state=random_state, known=known, **settings)
+
+    def make() -> list[Any]:
+        found = eigenpairs(W, n, random_state=random_state, known=known, **settings)
+        return [x if isinstance(x, type(W.data)) else np.array(x) for x in found]
+
+    kept: list[Any] = kept_step(f"eigenpairs-{n}", make)
+    pairs = Eigenpairs._make(x if x.ndim else x.item() for x in kept)
     if not pairs.converged:
         if not pairs.complete or float(pairs.residuals.max()) > 1e3 * parameters.tol:
             msg = f"the eigenpairs could not be verified. {pairs.message}"

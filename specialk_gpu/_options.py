@@ -169,6 +169,14 @@ PARAMETERS: dict[str, dict[str, Any]] = {
         "metavar": "SECONDS",
         "help": "end the fit then, with what is known (no limit)",
     },
+    "memory_limit": {
+        "metavar": "SIZE",
+        "help": "such as 4GB: keep arrays that take much of it in temporary files (no limit)",
+    },
+    "checkpoint": {
+        "metavar": "FOLDER",
+        "help": "keep finished steps there; a fit that is killed goes on from them (none)",
+    },
     "random_state": _INTEGER | {"help": "seed; the same seed gives the same result"},
 }
 

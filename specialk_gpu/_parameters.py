@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from os import PathLike
 from types import SimpleNamespace
 from typing import Any, Protocol
 
@@ -12,6 +13,7 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from specialk_gpu._affinities import AFFINITIES, is_graph
 from specialk_gpu._checks import checked_integer, checked_number, checked_positive
+from specialk_gpu._units import bytes_of
 from specialk_gpu._warnings import warn
 from specialk_gpu.backend import BACKENDS
 from specialk_gpu.graph.features import METRICS
@@ -77,6 +79,8 @@ CONSTRAINTS: dict[str, list[Any]] = {
     "tol": [Interval(Real, 0, None, closed="neither")],
     "backend": [StrOptions(set(BACKENDS))],
     "time_limit": [Interval(Real, 0, None, closed="neither"), None],
+    "memory_limit": [Interval(Integral, 1, None, closed="left"), str, None],
+    "checkpoint": [str, PathLike, None],
     "random_state": ["random_state"],
     "verbose": ["verbose"],
 }
@@ -98,6 +102,7 @@ class Parameters(Protocol):
     coverage: float
     weights: str
     normalize: bool
+    metric: str
     n_components: int | str
     n_kmeans_components: int | None
     drop_correlated: float | None
@@ -108,6 +113,8 @@ class Parameters(Protocol):
     eigen_solver: str
     tol: float
     time_limit: float | None
+    memory_limit: int | None
+    checkpoint: str | PathLike[str] | None
 
 
 def checked_parameters(model: BaseEstimator) -> Any:
@@ -117,6 +124,8 @@ def checked_parameters(model: BaseEstimator) -> Any:
     ------
     TypeError
         If a number is given as a truth value.
+    ValueError
+        If `memory_limit` is text that is not a size.
     """
     given = model.get_params(deep=False)
     for name, value in given.items():
@@ -124,6 +133,11 @@ def checked_parameters(model: BaseEstimator) -> Any:
             continue
         if name == "noise" and isinstance(value, (bool, np.bool)):
             given[name] = FAR if value else None
+        elif name == "memory_limit" and isinstance(value, str):
+            given[name] = bytes_of(value)
+            if not given[name]:
+                msg = f"memory_limit must be a size such as '1GB', or bytes, got {value!r}."
+                raise ValueError(msg)
         elif name in NUMBERS and value is not None:
             given[name] = checked_positive(name, value)
         elif name == "min_recall":

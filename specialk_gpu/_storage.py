@@ -30,7 +30,7 @@ from specialk_gpu.selection.merging import Tree
 
 __all__ = ["load", "save"]
 
-FORMAT = 4
+FORMAT = 5
 STEP_NUMBERS = ("log_p", "log_p_level", "log_zz_top", "inertia")  # as arrays: JSON has no infinity
 PARTS = ("data", "indices", "indptr")  # of a sparse matrix
 MOST_ARRAYS = 100  # in a file

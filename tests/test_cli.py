@@ -206,6 +206,8 @@ def test_every_option_reaches_the_estimator_under_its_name(points, stand_in):
         "tol": 1e-6,
         "backend": "numpy",
         "time_limit": 60.5,
+        "memory_limit": "4GB",
+        "checkpoint": "steps",
         "random_state": 5,
     }
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]

@@ -24,15 +24,17 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The floors of the house: a room imports from rooms on the floors below it, and from itself.
 FLOORS = [
-    {"_affinities", "_time_limit", "_units"},
+    {"_affinities", "_memory_limit", "_time_limit", "_units"},
     {"_checks", "_matrix", "_printable", "_progress", "_version", "_warnings", "_writing"},
     {"backend", "tables"},
+    {"_checkpoint"},
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_scales", "_schema"},
     {"_host", "_parameters"},
     {"_storage", "_validation", "_prediction", "_fitted", "_cost", "_callbacks"},
     {"inspection"},
-    {"_account", "_fit"},
+    {"_account", "_fit", "_fit_limits"},
+    {"_graph_of_fit"},
     {"_model"},
     {"_estimator", "io", "_options", "_printing"},
     {"tl", "datasets", "_command_files"},

@@ -603,8 +603,8 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
     def run(*_, **__):
         raise error
 
-    module = importlib.import_module("specialk_gpu._fit")
-    monkeypatch.setattr(module, function, run)
+    module = "_graph_of_fit" if stage == "graph" else "_fit"
+    monkeypatch.setattr(importlib.import_module(f"specialk_gpu.{module}"), function, run)
     model = SpecialK(backend="numpy", criterion="zz_top" if stage == "sweep" else "cut")
     with pytest.raises(MemoryError) as caught:
         model.fit(np.random.default_rng(0).normal(size=(60, 3)))
@@ -621,7 +621,7 @@ def test_memory_that_runs_out_is_named_with_the_stage_and_a_remedy(
 def test_eigenvectors_that_cannot_fit_are_refused_before_anything_is_computed(
     monkeypatch, criterion, n, solver
 ):
-    module = importlib.import_module("specialk_gpu._fit")
+    module = importlib.import_module("specialk_gpu._graph_of_fit")
     monkeypatch.setattr(cpu, "free_memory", lambda: 10**6)
     monkeypatch.setattr(module, "knn_graph_of", lambda *_: pytest.fail("was called"))
     X = np.random.default_rng(0).normal(size=(1200, 3))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specialk_gpu._checkpoint import fingerprint, kept_step
 from specialk_gpu._checks import checked_integer
 from specialk_gpu._progress import logger
 from specialk_gpu.backend import backend_of
@@ -165,13 +166,24 @@ class Rows:
                 squares, indices, n_redone = near._nearest(min(k, u - 1)) if u > 1 else none
                 both = _neighbors_with_duplicate_rows(bk, squares, indices, groups, len(self), k)
                 self._found = *both, n_redone
-            elif self._lists is not None:
-                self._found = self._lists.search(bk, self.X, k)
             else:
-                self._found = search_neighbors(bk, self.X, k)
+                found = kept_step(lambda: self._step(k), lambda: self._searched(k))
+                self._found = found[0], found[1], int(found[2])
             logger.info("neighbours: %d rows, %d searched again", len(self), self._found[2])
         squares, indices, n_redone = self._found
         return squares[:, :k], indices[:, :k], n_redone
+
+    def _step(self, k: int) -> str:
+        """Return the name of the search for the k nearest, in a checkpoint."""
+        return f"neighbours-{k}-{fingerprint(backend_of(self.X).to_numpy(self.X))}"
+
+    def _searched(self, k: int) -> list[Array]:
+        """Search for the k nearest of distinct rows."""
+        bk = backend_of(self.X)
+        lists = self._lists
+        search = search_neighbors if lists is None else lists.search
+        *found, n_redone = search(bk, self.X, k)
+        return [*found, np.array(n_redone)]
 
     def recall(self, counts: list[int]) -> list[Recall]:
         """Return the recall of lists from elsewhere, for some numbers of neighbours."""

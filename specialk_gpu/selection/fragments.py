@@ -39,6 +39,11 @@ class FragmentResolution(NamedTuple):
     signed: bool
     n_fragments: int
 
+    @property
+    def name(self) -> str:
+        """A name for a checkpoint."""
+        return f"{'signed' if self.signed else 'absolute'}-{self.n_fragments}"
+
 
 RESOLUTIONS = (
     FragmentResolution(signed=True, n_fragments=8),

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from specialk_gpu._checkpoint import Checkpoint, checkpoint, kept_step
 from specialk_gpu._progress import ProgressClock
 from specialk_gpu._result import (
     NO_POWER,
@@ -286,12 +287,17 @@ def _grow_searched_trees(
     bk = backend_of(vectors)
     with during("fragments"):
         cut = partial(_search_fragments, graphs, found.values, vectors, seed)
-        parts = _search_side_by_side(bk, cut, wanted, m)
+        parts = _search_side_by_side(bk, partial(_kept_fragments, checkpoint.get(), cut), wanted, m)
     clock.stop("fragments", ", ".join(str(k) for _, k in parts))
     pairs[:] = [found]
 
+    kept = checkpoint.get()
+
     def grow(place: int) -> None:
-        trees[place] = _search_tree(graphs, parts[place])
+        def make() -> list[Array]:
+            return list(_search_tree(graphs, parts[place]))
+
+        trees[place] = Tree(*kept_step(f"tree-{wanted[place].name}", make, kept))
 
     with during("merging"):
         _search_side_by_side(bk, grow, list(range(len(parts))), m)
@@ -313,6 +319,21 @@ def _search_fragments(
     """Make fragments at one resolution; their borders move to where the graph is thin."""
     fragment, k = fragments(values, vectors, wanted, seed)
     return polished(graphs.near, fragment, k, rounds=1)[0], k
+
+
+def _kept_fragments(
+    kept: Checkpoint | None,
+    cut: Callable[[FragmentResolution], tuple[Array, int]],
+    wanted: FragmentResolution,
+) -> tuple[Array, int]:
+    """Return fragments of a checkpoint, or make them."""
+
+    def make() -> list[Array]:
+        fragment, k = cut(wanted)
+        return [fragment, np.array(k)]
+
+    fragment, k = kept_step(f"fragments-{wanted.name}", make, kept)
+    return fragment, int(k)
 
 
 def _search_tree(graphs: CutGraphs, found: tuple[Array, int]) -> Tree:

@@ -25,8 +25,9 @@ import numpy as np
 from numpy.random import RandomState
 from scipy.linalg import eigh_tridiagonal
 
-from specialk_gpu._memory_limit import large_array
+from specialk_gpu._checkpoint import rounds_to_keep
 from specialk_gpu._progress import report_progress
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.random_numbers import ODD, uniform
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.filter import (
@@ -126,7 +127,12 @@ def chebyshev(
     theta, cut = _known_magnitudes(n_block, scale, cut, known)
     worst, stuck = 1.0, False  # the largest residual of open pairs, and of locked ones:
     loosest = max(np.finfo(dtype).eps, 0.0 if known is None else known.residual)
-    for i in range(max_iter):
+    rounds, first = rounds_to_keep(), 0
+    if rounds is not None and (found := rounds.last(rng)) is not None:
+        first, (locked, V, residuals, theta, numbers) = found
+        low, scale, cut, worst, loosest, stuck, n_block = numbers.tolist()
+        n_block = int(n_block)
+    for i in range(first, max_iter):
         n_locked = locked.shape[1]
         # A round gets stuck on a cluster of eigenvalues wider than the block, or on rounding at a
         # high degree. The next one cuts clearly below, adds A times the block, and widens it.
@@ -169,6 +175,9 @@ def chebyshev(
         stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
         low = min(low, float(theta.min()))
         cut = _chebyshev_cut(theta, norms, n, scale, cut)
+        if rounds is not None:
+            numbers = np.array([low, scale, cut, worst, loosest, stuck, n_block])
+            rounds.keep(i, rng, [locked, V, residuals, theta, numbers])
     n_locked = locked.shape[1]
     failure = f"Chebyshev iteration found {n_locked} of {n} eigenpairs in {max_iter} filters."
     V = joined(bk, locked, V[:, : n - n_locked])

@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.utils import check_random_state
 
 from specialk_gpu._checks import checked_integer, checked_positive
-from specialk_gpu._memory_limit import large_array
 from specialk_gpu.backend import backend_of, on_its_device
 from specialk_gpu.backend.intact import intact_csr
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array, Backend, Seed, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, product
 from specialk_gpu.spectrum.components import solve_components

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from specialk_gpu._memory_limit import large_array
 from specialk_gpu._time_limit import check_time_limit
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
 

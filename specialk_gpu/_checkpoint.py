@@ -1,0 +1,200 @@
+"""The checkpoint of a fit: finished steps in a folder, from which a killed fit goes on.
+
+Each fit has a folder of its own inside the one that is given, named by a hash of its data and
+parameters. A step is a folder of arrays. It is written under another name, which changes when all
+of it is on the disk, and is never changed after that. A fit that ends takes its folder away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.random import RandomState
+
+from specialk_gpu._progress import announce_with_progress
+from specialk_gpu.backend.large_arrays import large_array
+from specialk_gpu.backend.typing import Array, Backend
+
+__all__ = ["Checkpoint", "checkpoint", "checkpointed", "fingerprint", "kept_step", "rounds_to_keep"]
+
+CHUNK = 2**26  # bytes that are hashed at once
+PARTIAL = ".partial"  # ends the name of a step that is being written
+
+
+class Checkpoint:
+    """The finished steps of one fit.
+
+    Parameters
+    ----------
+    folder : path
+        Of this fit alone.
+    bk : Backend
+        Where arrays are read to.
+    """
+
+    def __init__(self, folder: Path, bk: Backend) -> None:
+        self.folder, self.bk = folder, bk
+
+    def read(self, step: str) -> list[Array] | None:
+        """Return the arrays of a step; None if it was not finished.
+
+        Raises
+        ------
+        ValueError
+            If a file of it is damaged.
+        """
+        place = self.folder / step
+        if not place.is_dir():
+            return None
+        try:
+            count = len(list(place.iterdir()))
+            on_host = [np.load(place / f"{i}.npy", mmap_mode="r") for i in range(count)]
+        except (OSError, ValueError, EOFError) as error:
+            msg = f"the checkpoint {place} is damaged ({error}). Remove it, and fit again."
+            raise ValueError(msg) from error
+        return [self._on_backend(x) for x in on_host]
+
+    def write(self, step: str, arrays: list[Array]) -> None:
+        """Write the arrays of a finished step."""
+        partial = self.folder / (step + PARTIAL)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for i, x in enumerate(arrays):
+            with (partial / f"{i}.npy").open("wb") as stream:
+                np.save(stream, self.bk.to_numpy(x), allow_pickle=False)
+                stream.flush()
+                os.fsync(stream.fileno())
+        partial.replace(self.folder / step)
+
+    def remove(self, pattern: str) -> None:
+        """Remove the steps whose names match."""
+        for place in list(self.folder.glob(pattern)):
+            shutil.rmtree(place, ignore_errors=True)
+
+    def _on_backend(self, x: np.ndarray) -> Array:
+        """Copy a mapped array to the backend; text, and numbers alone, stay on the host."""
+        if x.ndim == 0:
+            return np.array(x)
+        if self.bk.name != "numpy" or x.ndim != 2:
+            return self.bk.asarray(np.array(x))
+        out = large_array(self.bk, x.shape, x.dtype)
+        out[...] = x
+        return out
+
+
+class Rounds:
+    """The rounds of an iteration inside a step: each takes the place of the one before.
+
+    Parameters
+    ----------
+    kept : Checkpoint
+    name : str
+        Of the iteration.
+    """
+
+    def __init__(self, kept: Checkpoint, name: str) -> None:
+        self.kept, self.name = kept, name
+
+    def last(self, rng: RandomState) -> tuple[int, list[Array]] | None:
+        """Return the number of the next round, and the arrays of the last; set the generator."""
+        places = self.kept.folder.glob(f"{self.name}.round-*[0-9]")
+        numbers = [int(place.name.rpartition("-")[2]) for place in places]
+        if not numbers:
+            return None
+        keys, others, *arrays = self.kept.read(self._step(max(numbers))) or []
+        position, has_gauss, cached = others.tolist()
+        rng.set_state(("MT19937", keys, int(position), int(has_gauss), cached))
+        return max(numbers) + 1, arrays
+
+    def keep(self, number: int, rng: RandomState, arrays: list[Array]) -> None:
+        """Write a round, and then remove the one before."""
+        state: Any = rng.get_state(legacy=True)
+        self.kept.write(self._step(number), [state[1], np.array(state[2:]), *arrays])
+        self.kept.remove(self._step(number - 1))
+
+    def _step(self, number: int) -> str:
+        return f"{self.name}.round-{number}"
+
+
+checkpoint: ContextVar[Checkpoint | None] = ContextVar("checkpoint", default=None)
+_iterations: ContextVar[Iterator[Rounds] | None] = ContextVar("iterations", default=None)
+
+
+@contextmanager
+def checkpointed(kept: Checkpoint | None) -> Iterator[None]:
+    """Keep the steps of the fit that runs inside; at its end, remove them."""
+    token = checkpoint.set(kept)
+    try:
+        if kept is not None:
+            if kept.folder.is_dir():
+                steps = sorted(x.name for x in kept.folder.iterdir() if x.suffix != PARTIAL)
+                announce_with_progress(f"going on from the checkpoint, with {', '.join(steps)}")
+            else:
+                kept.folder.mkdir(parents=True)
+        yield
+        if kept is not None:
+            shutil.rmtree(kept.folder, ignore_errors=True)
+    finally:
+        checkpoint.reset(token)
+
+
+def kept_step(
+    step: str | Callable[[], str],
+    make: Callable[[], list[Array]],
+    kept: Checkpoint | None = None,
+) -> list[Array]:
+    """Return the arrays of a step: those in the checkpoint, or those made now, which are kept.
+
+    Iterations in `make` may keep their rounds (see `rounds_to_keep`). `kept` is the checkpoint in a
+    thread that does not know it. A name that takes time to make can be given as a function.
+    """
+    kept = kept or checkpoint.get()
+    if kept is None:
+        return make()
+    step = step if isinstance(step, str) else step()
+    found = kept.read(step)
+    if found is None:
+        token = _iterations.set(Rounds(kept, f"{step}.{i}") for i in itertools.count())
+        try:
+            found = make()
+        finally:
+            _iterations.reset(token)
+        kept.write(step, found)
+        kept.remove(f"{step}.*")
+    return found
+
+
+def rounds_to_keep() -> Rounds | None:
+    """Return where the iteration that begins now keeps its rounds; None if it is not to do so.
+
+    The iterations of a step have numbers in the order in which they begin.
+    """
+    iterations = _iterations.get()
+    return None if iterations is None else next(iterations)
+
+
+def fingerprint(*content: Any) -> str:
+    """Return a hash of arrays, sparse matrices and of the text of everything else."""
+    found = hashlib.sha256()
+    for x in content:
+        if hasattr(x, "indptr"):
+            found.update(fingerprint(x.data, x.indices, x.indptr).encode())
+        elif isinstance(x, np.ndarray):
+            found.update(f"{x.dtype.str}{x.shape}".encode())
+            step = max(1, CHUNK // max(1, x[:1].nbytes))
+            for i in range(0, len(x), step):
+                found.update(np.ascontiguousarray(x[i : i + step]).data)
+        elif isinstance(x, tuple):
+            found.update(fingerprint(*x).encode())
+        else:
+            found.update(repr(x).encode())
+    return found.hexdigest()[:20]
