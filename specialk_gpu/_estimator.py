@@ -16,7 +16,7 @@ from specialk_gpu._fit import (
     fit_by_zz_top,
     graphs_to_cut,
 )
-from specialk_gpu._fit_limits import limits_of_fit
+from specialk_gpu._fit_limits import checkpoint_of_fit, memory_limit_of_fit
 from specialk_gpu._graph_of_fit import graph_of_fit, warn_of_graph
 from specialk_gpu._host import OnDevice, on_host
 from specialk_gpu._model import NOT_OF_THE_FIT, FittedModel
@@ -329,10 +329,10 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
 
     def _fit(self, X: Matrix) -> Self:
         bk = get_backend(self.backend, X)
-        with bk.device_of(X):
+        parameters = checked_parameters(self)
+        with bk.device_of(X), memory_limit_of_fit(parameters, bk):
             given = validate_input(self, bk, X, precomputed=is_graph(self.affinity))
-            parameters = checked_parameters(self)
-            with limits_of_fit(parameters, bk, given):
+            with checkpoint_of_fit(parameters, bk, given):
                 return self._fit_checked(bk, given, output_converter(X))
 
     def _fit_checked(self, bk: Backend, given: Any, out: Callable[[Any], Any]) -> Self:

@@ -2,56 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from specialk_gpu._checkpoint import Checkpoint, checkpointed, fingerprint
 from specialk_gpu._host import on_host
-from specialk_gpu._memory_limit import MemoryLimit, memory_limited
+from specialk_gpu._memory_limit import memory_limited
 from specialk_gpu._parameters import Parameters
 from specialk_gpu._version import __version__
 from specialk_gpu._warnings import warn
 from specialk_gpu.backend.typing import Backend
 
-__all__ = ["limits_of_fit"]
+__all__ = ["checkpoint_of_fit", "memory_limit_of_fit"]
 
 # parameters that do not change the result
 OF_NO_EFFECT = ("verbose", "time_limit", "memory_limit", "checkpoint", "backend", "min_recall")
 
 
-@contextmanager
-def limits_of_fit(parameters: Parameters, bk: Backend, X: Any) -> Iterator[None]:
-    """Fit inside with `memory_limit` and `checkpoint`; X is the checked input.
+def memory_limit_of_fit(parameters: Parameters, bk: Backend) -> AbstractContextManager[None]:
+    """Return a context for a fit within `memory_limit`; warn if a device does not heed it."""
+    size = parameters.memory_limit
+    if size is not None and bk.name != "numpy":
+        warn("memory_limit has no effect on a device: it is for the host.", UserWarning)
+        size = None
+    return memory_limited(size)
+
+
+def checkpoint_of_fit(parameters: Parameters, bk: Backend, X: Any) -> AbstractContextManager[None]:
+    """Return a context for a fit of X, the checked input, with `checkpoint`.
+
+    The folder of the fit has the hash of all that decides the result.
 
     Raises
     ------
     ValueError
         If `checkpoint` is not in a folder that exists.
     TypeError
-        If `random_state` is not an integer with `checkpoint`.
-
-    Warns
-    -----
-    UserWarning
-        If `memory_limit` has no effect, because the fit runs on a device.
+        If `random_state` is not an integer.
     """
-    size = parameters.memory_limit
-    if size is not None and bk.name != "numpy":
-        warn("memory_limit has no effect on a device: it is for the host.", UserWarning)
-        size = None
-    kept = None if parameters.checkpoint is None else _checkpoint_of(parameters, bk, X)
-    folder = None if kept is None else str(kept.folder)
-    limit = None if size is None else MemoryLimit(size, folder)
-    with checkpointed(kept), memory_limited(limit):
-        yield
-
-
-def _checkpoint_of(parameters: Parameters, bk: Backend, X: Any) -> Checkpoint:
-    """Return the checkpoint of this fit; its folder has the hash of all that decides the result."""
-    folder = Path(parameters.checkpoint or "")
+    if parameters.checkpoint is None:
+        return nullcontext()
+    folder = Path(parameters.checkpoint)
     if not folder.parent.is_dir() or (folder.exists() and not folder.is_dir()):
         msg = f"checkpoint must be a folder, or one to make in a folder that exists, got {folder}."
         raise ValueError(msg)
@@ -64,7 +57,8 @@ def _checkpoint_of(parameters: Parameters, bk: Backend, X: Any) -> Checkpoint:
         raise TypeError(msg)
     decisive = sorted((x, given[x]) for x in given if x not in OF_NO_EFFECT)
     content = [(name, _content_of(value)) for name, value in decisive]
-    return Checkpoint(folder / fingerprint(__version__, bk.name, on_host(X), *content), bk)
+    name = fingerprint(__version__, bk.name, on_host(X), *content)
+    return checkpointed(Checkpoint(folder / name, bk))
 
 
 def _content_of(value: Any) -> Any:

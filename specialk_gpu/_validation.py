@@ -18,8 +18,9 @@ from specialk_gpu._matrix import (
     refuse_what_cannot_be_matrix,
     refuse_what_is_no_matrix,
 )
-from specialk_gpu.backend import is_device_array
+from specialk_gpu.backend import cpu, is_device_array
 from specialk_gpu.backend.intact import intact_csr
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import SHORT_DTYPES, features
 
@@ -168,7 +169,10 @@ def _validated_adjacency(graph: Any, allowed: bool) -> Any:  # noqa: FBT001 - a 
 
 def _validated_as_numpy(X: Any) -> Any:
     """Return host tensors of other libraries as NumPy arrays; other input is returned unchanged."""
-    if type(X).__module__.partition(".")[0] == "torch":
+    library = type(X).__module__.partition(".")[0]
+    if library in ("zarr", "h5py") and len(getattr(X, "shape", ())) == 2:
+        return _stored_on_disk(X)
+    if library == "torch":
         return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy(force=True)
     if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):
         return np.from_dlpack(X)
@@ -179,6 +183,16 @@ def _validated_as_numpy(X: Any) -> Any:
         msg = f"X must hold data, got a {type(X).__name__} that is not computed yet: collect() it."
         raise TypeError(msg)
     return X
+
+
+def _stored_on_disk(X: Any) -> np.ndarray:
+    """Read an array of zarr or HDF5 in slabs; under a memory limit, into a file if it is large."""
+    (m, d), dtype = X.shape, np.dtype(X.dtype)
+    out = large_array(cpu, (m, d), dtype)
+    step = max(1, cpu.tile_bytes // max(1, d * dtype.itemsize))
+    for start in range(0, m, step):
+        out[start : start + step] = X[start : start + step]
+    return out
 
 
 def _dtype_to_validate(X: Any) -> str:

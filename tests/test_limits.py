@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.random import RandomState
 
 from specialk_gpu import SpecialK, eigenpairs, knn_graph
 from specialk_gpu._checkpoint import Checkpoint, Rounds, checkpointed, fingerprint, kept_step
-from specialk_gpu._memory_limit import MemoryLimit, memory_limited
+from specialk_gpu._memory_limit import memory_limited
 from specialk_gpu._units import bytes_of
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.large_arrays import large_array
@@ -91,8 +92,9 @@ def test_sizes_are_read(text, expected):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_arrays_beyond_a_sixteenth_of_the_limit_are_in_files(tmp_path):
-    with memory_limited(MemoryLimit(16 * 4000, str(tmp_path))):
+def test_arrays_beyond_a_sixteenth_of_the_limit_are_in_files(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with memory_limited(16 * 4000):
         small, large = (large_array(cpu, (m, 5), np.float64) for m in (100, 101))
     assert not is_in_file(small)
     assert is_in_file(large)
@@ -105,7 +107,7 @@ def test_arrays_beyond_a_sixteenth_of_the_limit_are_in_files(tmp_path):
 
 
 def test_threads_know_the_limit():
-    with memory_limited(MemoryLimit(16)):
+    with memory_limited(16):
         limits = cpu.map_chunks(lambda _: large_array(cpu, (4, 1), np.float64).base, range(8))
     assert all(type(base).__name__ == "ndarray" for base in limits)  # over a map of a file
 
@@ -115,9 +117,10 @@ def test_an_array_for_which_the_disk_has_no_space_is_refused(monkeypatch, tmp_pa
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     message = rf"80 kB does not fit into the folder {re.escape(str(tmp_path))} .*No space left.*TMP"
     with (
-        memory_limited(MemoryLimit(16, str(tmp_path))),
+        memory_limited(16),
         pytest.raises(MemoryError, match=message),
     ):
         large_array(cpu, (1000, 10), np.float64)
@@ -132,7 +135,7 @@ def in_slabs(request, monkeypatch):
     """Let 300 rows be many, in slabs of 128, and a panel have 2 columns."""
     for name, value in {"MANY_ROWS": 300, "SLAB": 128, "NARROW_PANEL": 2, "BATCH": 2}.items():
         monkeypatch.setattr(tall, name, value)
-    with memory_limited(MemoryLimit(16) if request.param == "in files" else None):
+    with memory_limited(16 if request.param == "in files" else None):
         yield
 
 
@@ -206,6 +209,27 @@ def test_a_limit_changes_no_bit_of_a_fit(monkeypatch, criterion):
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     np.testing.assert_array_equal(found.embedding_, expected.embedding_)
     np.testing.assert_array_equal(found.membership_, expected.membership_)
+
+
+@pytest.mark.parametrize("library", ["zarr", "h5py"])
+def test_arrays_on_disk_are_read_in_slabs(monkeypatch, tmp_path, library):
+    module, X = pytest.importorskip(library), clusters(400).astype(np.float32)
+    if library == "zarr":
+        stored = module.create_array(store=str(tmp_path / "X.zarr"), data=X, chunks=(100, 3))
+    else:
+        stored = module.File(tmp_path / "X.h5", "w").create_dataset("X", data=X, chunks=(100, 3))
+    monkeypatch.setattr(cpu, "tile_bytes", 1000)
+    found = fitted(stored, memory_limit=10**4)
+    np.testing.assert_array_equal(found.labels_, fitted(X).labels_)
+    np.testing.assert_array_equal(found.predict(stored), fitted(X).predict(X))
+
+
+def test_rows_of_a_memory_map_are_not_copied(tmp_path):
+    np.save(tmp_path / "X.npy", clusters(400))
+    X = np.load(tmp_path / "X.npy", mmap_mode="r")
+    found = fitted(X)
+    assert np.shares_memory(found._fit_X, X)
+    np.testing.assert_array_equal(found.labels_, fitted(np.array(X)).labels_)
 
 
 @pytest.mark.parametrize("size", ["much", "0", "-1GB", 0, -5, 1.5, True])

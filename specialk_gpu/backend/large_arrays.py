@@ -31,11 +31,10 @@ def large_array(bk: Backend, shape: tuple[int, int], dtype: Dtype) -> Array:
         If there is no space for the file.
     """
     limit, size = memory_limit.get(), shape[0] * shape[1] * np.dtype(dtype).itemsize
-    if bk.name != "numpy" or limit is None or size <= limit.size // SHARE:
+    if bk.name != "numpy" or limit is None or size <= limit // SHARE:
         return bk.xp.empty(shape, dtype=dtype)
-    folder = tempfile.gettempdir() if limit.folder is None else limit.folder
     try:
-        with tempfile.TemporaryFile(dir=folder) as file:
+        with tempfile.TemporaryFile() as file:
             if hasattr(os, "posix_fallocate"):  # a file that is too large later would be a crash
                 os.posix_fallocate(file.fileno(), 0, size)
             else:
@@ -43,7 +42,8 @@ def large_array(bk: Backend, shape: tuple[int, int], dtype: Dtype) -> Array:
             content = mmap.mmap(file.fileno(), size)
     except OSError as error:
         msg = (
-            f"an array of {size_in_units(size)} does not fit into the folder {folder} ({error}). "
+            f"an array of {size_in_units(size)} does not fit into the folder "
+            f"{tempfile.gettempdir()} ({error}). "
             "Free space there, set the environment variable TMPDIR to another folder, or raise "
             "memory_limit."
         )

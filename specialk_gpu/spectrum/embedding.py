@@ -7,6 +7,7 @@ from types import ModuleType
 import numpy as np
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array
 
 __all__ = ["embed"]
@@ -42,7 +43,7 @@ def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None
     """
     bk = backend_of(vectors)
     xp, (m, n) = bk.xp, vectors.shape
-    D, scale = xp.empty_like(vectors), xp.sqrt(xp.abs(values)).astype(vectors.dtype)
+    D, scale = large_array(bk, (m, n), vectors.dtype), xp.sqrt(xp.abs(values)).astype(vectors.dtype)
 
     def run(rows: slice) -> None:
         D[rows] = xp.abs(vectors[rows])
