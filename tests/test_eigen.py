@@ -27,6 +27,7 @@ from oracles import (
 from scipy import sparse
 
 from specialk_gpu import ConvergenceError, eigenpairs, knn_graph
+from specialk_gpu._memory_limit import memory_limited
 from specialk_gpu.backend import cpu, get_backend
 from specialk_gpu.backend.cpu import matrices
 from specialk_gpu.graph.knn import normalised_graph
@@ -1276,6 +1277,22 @@ def test_the_memory_asked_for_is_what_is_used(solver, m, n):
     assert needed / 1.25 < peak < needed + 2 * graph  # a solver's own copies of the graph
 
 
+@pytest.mark.parametrize("limit", [None, 40_000_000])
+def test_the_memory_asked_for_is_what_is_used_by_many_rows(monkeypatch, limit):
+    m, n = 20_000, 60
+    monkeypatch.setattr(tall, "MANY_ROWS", m)
+    monkeypatch.setattr(tall, "SLAB", 2048)
+    W = neighbour_graph(m, 5)
+    graph = W.data.nbytes + W.indices.nbytes + W.indptr.nbytes
+    tracemalloc.start()
+    with memory_limited(limit):
+        eigenpairs(W, n, solver="chebyshev", random_state=0)
+        needed = needed_memory(cpu, m, n, "chebyshev")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert needed / 1.25 < peak < needed + 5 * graph
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_eigenpairs_that_do_not_fit_are_refused(monkeypatch, bk, solver):
     W = bk.sparse.csr_matrix(neighbour_graph(700, 3))
@@ -1294,16 +1311,17 @@ def asked_for(bk, m, n, solver, itemsize, threads):
     """Return the bytes of all arrays that a solver has at once, from a list of them."""
     guard = next(g for g in range(16, n + 17) if 100 * g >= 15 * n)
     block = min(m, n + guard)
-    panel = min(block, bk.panel_width)
+    many = m >= tall.MANY_ROWS  # slabs of rows, one narrow panel after another
+    panel = min(block, tall.NARROW_PANEL if many else bk.panel_width)
     if solver == "dense":
         return 8 * (4 * m * m + 2 * m * n)
     if bk.name == "cuda":  # three blocks, the residuals in float32, and three panels
         return 3 * m * block * itemsize + 4 * m * block + 3 * m * panel * itemsize
     solving = {
         "lanczos": 5 * m * n * itemsize + m * itemsize,  # and the start vector
-        "chebyshev": 2 * m * block * itemsize + 4 * m * block,
+        "chebyshev": (3 if many else 2) * m * block * itemsize + 4 * m * block,
     }
-    at_once = min(threads, math.ceil(n / bk.panel_width))
+    at_once = 1 if many else min(threads, math.ceil(n / panel))
     verifying = 2 * m * n * itemsize + at_once * 4 * m * panel * 8
     return max(solving[solver], verifying) + 3 * block * block * itemsize
 
