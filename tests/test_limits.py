@@ -16,8 +16,9 @@ from numpy.random import RandomState
 
 from specialk_gpu import SpecialK, eigenpairs, knn_graph
 from specialk_gpu._checkpoint import Checkpoint, Rounds, checkpointed, fingerprint, kept_step
-from specialk_gpu._memory_limit import memory_limited
+from specialk_gpu._memory_limit import memory_limit, memory_limited
 from specialk_gpu._units import bytes_of
+from specialk_gpu._validation import _validated_as_numpy
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.datasets import make_shape
@@ -186,7 +187,8 @@ def test_products_of_tall_matrices(bk, m):
 @pytest.mark.usefixtures("in_slabs")
 def test_eigenpairs_in_slabs_are_those_of_the_whole():
     W = knn_graph(clusters(900))
-    found = eigenpairs(W, 20, solver="chebyshev", random_state=0)
+    with memory_limited(memory_limit.get() and 10**6):
+        found = eigenpairs(W, 20, solver="chebyshev", random_state=0)
     values, vectors = np.linalg.eigh(W.toarray())
     largest = np.argsort(-np.abs(values))[:20]
     assert found.converged
@@ -205,7 +207,7 @@ def test_a_limit_changes_no_bit_of_a_fit(monkeypatch, criterion):
     X = clusters()
     n = 20 if criterion == "cut" else 150
     settings = {"criterion": criterion, "eigen_solver": "chebyshev", "n_components": n}
-    expected, found = fitted(X, **settings), fitted(X, **settings, memory_limit="100kB")
+    expected, found = fitted(X, **settings), fitted(X, **settings, memory_limit="2MB")
     np.testing.assert_array_equal(found.labels_, expected.labels_)
     np.testing.assert_array_equal(found.embedding_, expected.embedding_)
     np.testing.assert_array_equal(found.membership_, expected.membership_)
@@ -219,7 +221,9 @@ def test_arrays_on_disk_are_read_in_slabs(monkeypatch, tmp_path, library):
     else:
         stored = module.File(tmp_path / "X.h5", "w").create_dataset("X", data=X, chunks=(100, 3))
     monkeypatch.setattr(cpu, "tile_bytes", 1000)
-    found = fitted(stored, memory_limit=10**4)
+    with memory_limited(16):
+        assert is_in_file(_validated_as_numpy(stored))
+    found = fitted(stored)
     np.testing.assert_array_equal(found.labels_, fitted(X).labels_)
     np.testing.assert_array_equal(found.predict(stored), fitted(X).predict(X))
 
@@ -230,6 +234,12 @@ def test_rows_of_a_memory_map_are_not_copied(tmp_path):
     found = fitted(X)
     assert np.shares_memory(found._fit_X, X)
     np.testing.assert_array_equal(found.labels_, fitted(np.array(X)).labels_)
+
+
+def test_a_limit_that_is_too_small_is_refused():
+    message = r"eigenvectors of 1500 rows need about \d+ kB .* but memory_limit is 100 kB"
+    with pytest.raises(MemoryError, match=message):
+        fitted(clusters(), memory_limit="100kB", eigen_solver="chebyshev")
 
 
 @pytest.mark.parametrize("size", ["much", "0", "-1GB", 0, -5, 1.5, True])
