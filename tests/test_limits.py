@@ -237,7 +237,7 @@ def test_rows_of_a_memory_map_are_not_copied(tmp_path):
 
 
 def test_a_limit_that_is_too_small_is_refused():
-    message = r"eigenvectors of 1500 rows need about \d+ kB .* but memory_limit is 100 kB"
+    message = r"eigenvectors of 1500 rows need about \d+ MB .* but memory_limit is 100 kB"
     with pytest.raises(MemoryError, match=message):
         fitted(clusters(), memory_limit="100kB", eigen_solver="chebyshev")
 
