@@ -235,7 +235,8 @@ def test_an_interruption_leaves_the_model_as_it_was(monkeypatch, stage):
     def interrupted(*_args, **_settings):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(sys.modules["specialk_gpu._fit"], stage, interrupted)
+    module = "_graph_of_fit" if stage == "knn_graph_of" else "_fit"
+    monkeypatch.setattr(sys.modules[f"specialk_gpu.{module}"], stage, interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(CLOUD[:150, :3])
     assert vars(model).keys() == before.keys()

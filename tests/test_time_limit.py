@@ -80,8 +80,8 @@ def assert_same_fits(one, other):
 @pytest.mark.parametrize(
     ("criterion", "module", "name", "stage"),
     [
-        ("cut", "_fit", "knn_graph_of", "graph"),
-        ("zz_top", "_fit", "knn_graph_of", "graph"),
+        ("cut", "_graph_of_fit", "knn_graph_of", "graph"),
+        ("zz_top", "_graph_of_fit", "knn_graph_of", "graph"),
         ("cut", "_fit", "eigenpairs", "eigenpairs"),
         ("zz_top", "_fit", "eigenpairs", "eigenpairs"),
         ("cut", "selection.search", "fragments", "fragments"),
