@@ -18,7 +18,7 @@ from specialk_gpu.backend.typing import Backend
 __all__ = ["checkpoint_of_fit", "memory_limit_of_fit"]
 
 # parameters that do not change the result
-OF_NO_EFFECT = ("verbose", "time_limit", "memory_limit", "checkpoint", "backend", "min_recall")
+OF_NO_EFFECT = ("verbose", "time_limit", "memory_limit", "checkpoint", "backend", "client")
 
 
 def memory_limit_of_fit(parameters: Parameters, bk: Backend) -> AbstractContextManager[None]:

@@ -30,7 +30,7 @@ from specialk_gpu.tables.prepared import Prepared
 __all__ = ["FittedModel"]
 
 # Parameters that are not kept with a result.
-NOT_OF_THE_FIT = ("random_state", "verbose", "memory_limit", "checkpoint")
+NOT_OF_THE_FIT = ("random_state", "verbose", "memory_limit", "checkpoint", "client")
 # Private attributes that `save` writes, in addition to those whose name ends in an underscore.
 KEPT = ("_fit_X", "_fit_labels", "_spacing", "_distinct", "_settings", "_tree")
 

@@ -172,6 +172,12 @@ def _validated_as_numpy(X: Any) -> Any:
     library = type(X).__module__.partition(".")[0]
     if library in ("zarr", "h5py") and len(getattr(X, "shape", ())) == 2:
         return _stored_on_disk(X)
+    if library in ("dask", "dask_expr"):
+        msg = (
+            "X must be in memory, got a dask collection. Use specialk_gpu.dask.SpecialK, or pass "
+            "X.compute()."
+        )
+        raise TypeError(msg)
     if library == "torch":
         return (X.float() if str(X.dtype) == "torch.bfloat16" else X).numpy(force=True)
     if hasattr(X, "__dlpack__") and not hasattr(X, "__array__"):

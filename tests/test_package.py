@@ -24,7 +24,7 @@ OURS = "specialk_gpu."
 PUBLIC = [name for name in specialk_gpu.__all__ if name != "__version__"]
 # The floors of the house: a room imports from rooms on the floors below it, and from itself.
 FLOORS = [
-    {"_affinities", "_memory_limit", "_time_limit", "_units"},
+    {"_affinities", "_memory_limit", "_time_limit", "_units", "_workers"},
     {"_checks", "_matrix", "_printable", "_progress", "_version", "_warnings", "_writing"},
     {"backend", "tables"},
     {"_checkpoint"},
@@ -37,7 +37,7 @@ FLOORS = [
     {"_graph_of_fit"},
     {"_model"},
     {"_estimator", "io", "_options", "_printing"},
-    {"tl", "datasets", "_command_files"},
+    {"tl", "dask", "datasets", "_command_files"},
     {"_commands"},
     {"cli"},
     {"__main__"},

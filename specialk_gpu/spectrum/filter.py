@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
-from specialk_gpu.spectrum.tall import map_panels, panels_of
+from specialk_gpu.spectrum.tall import work_on_panels
 
 __all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "filter_interval"]
 
@@ -73,35 +74,54 @@ def apply_filter(
     The recurrence runs in the dtype of A. If `residuals` (A - theta) V are given, the filter is
     applied to them alone; otherwise it is applied to V itself.
     """
-    xp = bk.xp
     x = (theta - interval.centre) / interval.half
     weights, heads = _filter_weights_of_residuals(x, degree, interval.half)
     weights, heads = bk.asarray(weights, A.dtype), bk.asarray(heads, V.dtype)
 
-    def run(columns: slice) -> None:
+    def arguments(columns: slice) -> tuple[Any, ...]:
         v = V[:, columns]
         if residuals is None:
-            before = _filled_up_for_filter(bk, v, A.dtype)
-            now, source = xp.empty_like(before), None
-            bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
-        else:
-            source = _filled_up_for_filter(bk, residuals[:, columns], A.dtype)
-            own = _filled_up_for_filter(bk, weights[:, columns], A.dtype)
-            before, now = xp.zeros_like(source), source * own[0]
-        for j in range(1, degree):
-            scale = own[j] if source is not None else None
-            bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
-            before, now = now, before
-        now = now[:, : v.shape[1]]
-        if source is not None:
-            del before, source
-            filtered, now = now, v * heads[columns]
-            now += filtered
-        norm = xp.sqrt(bk.column_dots(now, now))
-        now /= xp.where(norm > 0, norm, 1)
-        V[:, columns] = now
+            return v, None, None, None, degree, interval
+        return v, residuals[:, columns], weights[:, columns], heads[columns], degree, interval
 
-    map_panels(bk, run, V.shape[0], panels_of(bk, *V.shape))
+    def store(columns: slice, found: Array) -> None:
+        V[:, columns] = found
+
+    work_on_panels(bk, filtered_panel, A, V.shape, arguments, store)
+
+
+def filtered_panel(
+    A: Operator,
+    v: Array,
+    residuals: Array | None,
+    weights: Array | None,
+    heads: Array | None,
+    degree: int,
+    interval: _FilterInterval,
+) -> Array:
+    """Return what takes the place of some columns of V; see `apply_filter`."""
+    bk = backend_of(v)
+    xp = bk.xp
+    if residuals is None or weights is None or heads is None:
+        before = _filled_up_for_filter(bk, v, A.dtype)
+        now, source = xp.empty_like(before), None
+        bk.spmm(A, before, now, 1 / interval.half, interval.centre, 0.0)
+    else:
+        source = _filled_up_for_filter(bk, residuals, A.dtype)
+        own = _filled_up_for_filter(bk, weights, A.dtype)
+        before, now = xp.zeros_like(source), source * own[0]
+    for j in range(1, degree):
+        scale = own[j] if source is not None else None
+        bk.spmm(A, now, before, 2 / interval.half, interval.centre, -1.0, source, scale)
+        before, now = now, before
+    now = now[:, : v.shape[1]]
+    if source is not None:
+        del before, source
+        filtered, now = now, v * heads
+        now += filtered
+    norm = xp.sqrt(bk.column_dots(now, now))
+    now /= xp.where(norm > 0, norm, 1)
+    return now
 
 
 def _filled_up_for_filter(bk: Backend, v: Array, dtype: Dtype) -> Array:

@@ -1,0 +1,268 @@
+"""SpecialK on a cluster of Dask: the same fit, whose long loops are shared by workers.
+
+The process that calls `fit`, the client, holds the rows, the graph and the vectors, in files if
+they do not fit (`memory_limit`). Workers search for neighbours, strip by strip, and filter the
+vectors, panel by panel. A task is a function of its arguments alone, so that it can be repeated
+where a worker is lost; and the client keeps all that tasks are made of.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from specialk_gpu import _estimator
+from specialk_gpu._progress import report_progress
+from specialk_gpu._time_limit import check_time_limit
+from specialk_gpu._units import size_in_units
+from specialk_gpu._workers import with_workers
+from specialk_gpu.backend import cpu
+from specialk_gpu.backend.large_arrays import large_array
+from specialk_gpu.backend.typing import Array
+
+__all__ = ["SpecialK"]
+
+REPEATS = 5  # times that a task, or data, are sent, where a worker that has them is lost
+PAUSE = 0.002  # seconds between two looks at what is done
+
+
+class SpecialK(_estimator.SpecialK):
+    """`specialk_gpu.SpecialK`, fitted with the workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : distributed.Client, default=None
+        None takes the one that is current.
+    **parameters
+        As of `specialk_gpu.SpecialK`. Results are the same as its own, with any number of workers.
+
+    Attributes
+    ----------
+    labels_, membership_
+        As of `specialk_gpu.SpecialK`. For a dask array or data frame they are dask arrays with its
+        chunks of rows.
+
+    Notes
+    -----
+    The client needs the memory of a fit of one process: see the page "Past one machine".
+
+    Examples
+    --------
+    >>> from dask.distributed import Client
+    >>> from specialk_gpu.dask import SpecialK
+    >>> client = Client(n_workers=2)  # doctest: +SKIP
+    >>> model = SpecialK(random_state=0).fit(X)  # doctest: +SKIP
+    """
+
+    def __init__(self, *, client: Any = None, **parameters: Any) -> None:
+        super().__init__(**parameters)
+        self.client = client
+
+    def fit(self, X: Any, y: object = None) -> Self:
+        """Find the number of clusters in X, and the clusters.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (m, d), or what `specialk_gpu.SpecialK` takes
+            A dask array has chunks of whole rows.
+        y : object
+            Ignored; scikit-learn passes it.
+
+        Returns
+        -------
+        self
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError
+            If X has chunks of columns, or there is no client.
+        MemoryError
+            If workers die again and again; otherwise as `specialk_gpu.SpecialK`.
+        """
+        client = _client_of(self.client)
+        chunks = _row_chunks(X)
+        rows = X if chunks is None else _gathered(X, client)
+        with with_workers(_Cluster(client)):
+            super().fit(rows, y)
+        if chunks is not None:
+            self.labels_ = _lazy(self.labels_, chunks)
+            self.membership_ = _lazy(self.membership_, chunks)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        """Return the cluster of each row of X, lazily for a dask array or data frame.
+
+        See `specialk_gpu.SpecialK.predict`.
+        """
+        if _row_chunks(X) is None:
+            return self.to_local().predict(X)
+        model = _client_of(self.client).scatter(self.to_local(), hash=False)
+        given = {"drop_axis": 1, "dtype": np.int32, "meta": np.empty(0, np.int32)}
+        return _as_dask_array(X).map_blocks(_predicted, model=model, **given)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model without the cluster to a file; see `specialk_gpu.SpecialK.save`."""
+        self.to_local().save(path)
+
+    def to_local(self) -> _estimator.SpecialK:
+        """Return the fitted model without the cluster, as `specialk_gpu.SpecialK`."""
+        local = _estimator.SpecialK()
+        local.__dict__.update(self.__dict__)
+        del local.client
+        for name in ("labels_", "membership_"):
+            if hasattr(local, name):
+                setattr(local, name, np.asarray(getattr(local, name)))
+        return local
+
+
+_PARAMETERS = inspect.signature(_estimator.SpecialK.__init__).parameters
+_OWN = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
+# scikit-learn reads the names of the parameters here
+SpecialK.__init__.__signature__ = inspect.Signature([*_PARAMETERS.values(), _OWN])  # type: ignore[attr-defined]
+
+
+class _Cluster:
+    """The workers of a client; see `specialk_gpu._workers.Workers`."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._shared: dict[int, tuple[Any, Any]] = {}  # by id: objects, and where they are
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        shared: Any,
+        arguments: Sequence[Callable[[], tuple[Any, ...]]],
+        store: Callable[[int, Any], None],
+        stage: str,
+    ) -> None:
+        """See `specialk_gpu._workers.Workers`."""
+        from distributed import KilledWorker
+
+        waiting, sent, done = list(range(len(arguments)))[::-1], [0] * len(arguments), 0
+        running: dict[int, Any] = {}
+        while waiting or running:
+            while waiting and len(running) < 2 * self._n_threads():
+                i = waiting.pop()
+                sent[i] += 1
+                if sent[i] > REPEATS:
+                    raise _workers_died(stage, shared)
+                given, where = self._sent(arguments[i]()), self._place_of(shared)
+                running[i] = self.client.submit(_call, function, where, given, pure=False)
+            finished = [i for i, future in running.items() if future.done()]
+            for i in finished:
+                try:
+                    found = running.pop(i).result()
+                except CancelledError:  # data of the task were lost with a worker
+                    waiting.append(i)
+                    continue
+                except KilledWorker as error:
+                    raise _workers_died(stage, shared) from error
+                store(i, found)
+                done += 1
+                report_progress(stage, done, len(arguments))
+            if not finished:
+                check_time_limit()
+                time.sleep(PAUSE)
+
+    def _place_of(self, shared: Any) -> Any:
+        """Return the future of an object on the workers; send it if it was lost."""
+        kept = self._shared.get(id(shared))
+        if kept is None or kept[1].status != "finished":
+            kept = self._shared[id(shared)] = shared, self._sent(shared)
+        return kept[1]
+
+    def _sent(self, x: Any) -> Any:
+        """Return the future of an object that is sent to a worker; others fetch it there."""
+        for i in range(REPEATS):
+            try:
+                return self.client.scatter([x], hash=False)[0]
+            except (KeyError, OSError) as error:  # the worker died meanwhile
+                last = error
+                check_time_limit()
+                time.sleep(0.1 * 2**i)
+        msg = f"no worker takes data ({last!r}). Are workers alive? See the dashboard."
+        raise RuntimeError(msg) from last
+
+    def _n_threads(self) -> int:
+        return max(1, sum(self.client.nthreads().values()))
+
+
+def _call(function: Callable[..., Any], shared: Any, given: tuple[Any, ...]) -> Any:
+    with cpu.narrow_block():
+        return function(shared, *given)
+
+
+def _predicted(rows: Array, model: _estimator.SpecialK) -> Array:
+    return model.predict(rows)
+
+
+def _workers_died(stage: str, shared: Any) -> MemoryError:
+    return MemoryError(
+        f"{stage}: workers died again and again, most likely for want of memory. A task needs "
+        f"{size_in_units(_bytes_in(shared))} that all tasks share, and its own panel or strip. Use "
+        "workers with more memory, or with fewer threads."
+    )
+
+
+def _bytes_in(x: Any) -> int:
+    """Return the bytes of the arrays in a sparse matrix or an object."""
+    return sum(value.nbytes for value in vars(x).values() if isinstance(value, np.ndarray))
+
+
+def _client_of(client: Any) -> Any:
+    """Return the client that is given, or the current one."""
+    if client is not None:
+        return client
+    from distributed import get_client
+
+    try:
+        return get_client()
+    except ValueError as error:
+        msg = "client must be a distributed.Client, or one must be current: Client() makes one."
+        raise ValueError(msg) from error
+
+
+def _row_chunks(X: Any) -> tuple[int, ...] | None:
+    """Return the sizes of the chunks of rows of a dask array or data frame; None for others.
+
+    Sizes that are not known are NaN.
+    """
+    if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
+        return None
+    X = _as_dask_array(X)
+    if X.ndim == 2 and len(X.chunks[1]) > 1:
+        msg = (
+            f"X must have chunks of whole rows, got {len(X.chunks[1])} chunks of columns. Use "
+            "X.rechunk({1: -1})."
+        )
+        raise ValueError(msg)
+    return X.chunks[0]
+
+
+def _as_dask_array(X: Any) -> Any:
+    return X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+
+
+def _gathered(X: Any, client: Any) -> Array:
+    """Return the rows of a dask array or data frame, chunk after chunk."""
+    X = _as_dask_array(X).persist(scheduler=client)
+    out, begin = large_array(cpu, X.shape, X.dtype), 0
+    for size, block in zip(X.chunks[0], X.blocks, strict=True):
+        out[begin : begin + size] = block.compute(scheduler=client)
+        begin += size
+    return out
+
+
+def _lazy(values: Array, chunks: tuple[int, ...]) -> Any:
+    import dask.array
+
+    from_array: Any = dask.array.from_array
+    return from_array(values, chunks=(chunks, *values.shape[1:]))

@@ -1,0 +1,223 @@
+"""Fits on a cluster of Dask: the labels of one process, whatever happens to the workers."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import specialk_gpu
+from specialk_gpu._workers import with_workers, workers
+from specialk_gpu.backend import cpu
+from specialk_gpu.spectrum import tall
+
+dask_array = pytest.importorskip("dask.array")
+distributed = pytest.importorskip("distributed")
+on_cluster = pytest.importorskip("specialk_gpu.dask")
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def client():
+    settings = {"distributed.scheduler.allowed-failures": 3, "distributed.worker.daemon": True}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
+    import dask
+
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def few_rows_are_many(monkeypatch):
+    """Let fits of thousands of rows be shared."""
+    for name, value in {"MANY_ROWS": 1000, "SLAB": 512, "NARROW_PANEL": 8}.items():
+        monkeypatch.setattr(tall, name, value)
+
+
+def clusters(m, d=4):
+    """Return rows whose graph is connected, so that it is solved as a whole."""
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(6, d))[np.arange(m) % 6] * 3 + rng.normal(size=(m, d))
+
+
+@pytest.fixture
+def sent(monkeypatch):
+    """Return the names of the functions of all tasks that are sent."""
+    names, place_of = [], on_cluster._Cluster._place_of
+
+    def counted(self, shared):
+        names.append(type(shared).__name__)
+        return place_of(self, shared)
+
+    monkeypatch.setattr(on_cluster._Cluster, "_place_of", counted)
+    return names
+
+
+SETTINGS = {"backend": "numpy", "random_state": 0, "eigen_solver": "chebyshev"}
+
+
+def assert_same_fit(found, expected):
+    for name in ("labels_", "membership_", "embedding_", "eigenvalues_"):
+        np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(expected, name))
+    np.testing.assert_array_equal(found.tree_.log_p, expected.tree_.log_p)
+
+
+def test_a_fit_on_workers_is_that_of_one_process(client, sent):
+    X = clusters(3000)
+    expected = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    for chunks in (700, 3000):
+        model = on_cluster.SpecialK(client=client, **SETTINGS)
+        found = model.fit(dask_array.from_array(X, chunks=(chunks, -1)))
+        assert_same_fit(found, expected)
+        assert "csr_matrix" in sent
+        assert found.labels_.chunks[0] == dask_array.from_array(X, chunks=(chunks, -1)).chunks[0]
+        assert found.membership_.shape == (3000, found.n_clusters_)
+
+
+def test_a_fit_of_20_000_rows(client, monkeypatch, sent):
+    monkeypatch.setattr(tall, "SLAB", 2**12)
+    X = clusters(20_000, 8)
+    found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
+    assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
+    assert "csr_matrix" in sent
+
+
+def test_data_frames_and_arrays_of_numpy(client):
+    frames = pytest.importorskip("dask.dataframe")
+    pandas = pytest.importorskip("pandas")
+    X = clusters(1200)
+    expected = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    frame = frames.from_pandas(pandas.DataFrame(X), npartitions=3)
+    found = on_cluster.SpecialK(client=client, **SETTINGS).fit(frame)
+    assert_same_fit(found, expected)
+    found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
+    assert isinstance(found.labels_, np.ndarray)
+    assert_same_fit(found, expected)
+
+
+def test_prediction_by_blocks_and_without_the_cluster(client, tmp_path):
+    X, new = clusters(1200), clusters(500) + 0.1
+    plain = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    model = on_cluster.SpecialK(client=client, **SETTINGS)
+    model.fit(dask_array.from_array(X, chunks=(400, -1)))
+    found = model.predict(dask_array.from_array(new, chunks=(200, -1)))
+    assert found.chunks == ((200, 200, 100),)
+    np.testing.assert_array_equal(found.compute(), plain.predict(new))
+    np.testing.assert_array_equal(model.predict(new), plain.predict(new))
+    local = model.to_local()
+    assert type(local) is specialk_gpu.SpecialK
+    assert isinstance(local.labels_, np.ndarray)
+    np.testing.assert_array_equal(local.predict(new), plain.predict(new))
+    assert pickle.loads(pickle.dumps(local)).get_params() == plain.get_params()
+    model.save(tmp_path / "model.npz")
+    loaded = specialk_gpu.SpecialK.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.labels_, plain.labels_)
+
+
+def test_parameters_are_those_of_one_process_and_the_client():
+    model = on_cluster.SpecialK(n_neighbors=12, client="a client")
+    names = set(model.get_params())
+    assert names == set(specialk_gpu.SpecialK().get_params()) | {"client"}
+    assert clone(model).get_params() == model.get_params()
+    with pytest.raises(TypeError, match="n_neighbours"):
+        on_cluster.SpecialK(n_neighbours=3)
+
+
+def test_chunks_of_columns_and_a_missing_client_are_refused(client):
+    X = dask_array.from_array(clusters(100), chunks=(50, 2))
+    with pytest.raises(ValueError, match=r"got 2 chunks of columns. Use X.rechunk\(\{1: -1\}\)"):
+        on_cluster.SpecialK(client=client).fit(X)
+    with pytest.raises(TypeError, match="got a dask collection. Use specialk_gpu.dask.SpecialK"):
+        specialk_gpu.SpecialK().fit(X)
+
+
+def test_a_fit_without_a_current_client_says_how_to_make_one(monkeypatch):
+    def none():
+        msg = "No global client found"
+        raise ValueError(msg)
+
+    monkeypatch.setattr(distributed, "get_client", none)
+    with pytest.raises(ValueError, match="client must be a distributed.Client"):
+        on_cluster.SpecialK().fit(clusters(60))
+
+
+def test_the_cluster_is_used_inside_a_fit_alone(client):
+    seen = []
+    with with_workers(on_cluster._Cluster(client)):
+        seen.append(workers.get())
+    assert seen[0] is not None
+    assert workers.get() is None
+
+
+@pytest.mark.parametrize("when", [1, 4, 9])
+def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(client, monkeypatch, when):
+    X = clusters(3000)
+    expected = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    place_of, calls = on_cluster._Cluster._place_of, []
+
+    def kill(self, shared):
+        calls.append(1)
+        if len(calls) == when:
+            address = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
+            try:
+                (pid,) = client.run(os.getpid, workers=[address]).values()
+                os.kill(pid, signal.SIGKILL)
+            except (OSError, ProcessLookupError):
+                pass
+        return place_of(self, shared)
+
+    monkeypatch.setattr(on_cluster._Cluster, "_place_of", kill)
+    found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
+    assert len(calls) > when
+    assert_same_fit(found, expected)
+    client.wait_for_workers(2, timeout=60)
+
+
+def double(shared, x):
+    return shared["factor"] * x
+
+
+def test_every_task_is_done_once_and_in_its_place(client):
+    cluster, found = on_cluster._Cluster(client), {}
+    given = [lambda i=i: (np.full(3, i),) for i in range(25)]
+    assert not set(found)
+    cluster.map(double, {"factor": 2}, given, found.setdefault, "stage")
+    assert sorted(found) == list(range(25))
+    assert all((found[i] == 2 * i).all() for i in found)
+
+
+def fails(shared, x):
+    msg = f"{shared} {x}"
+    raise KeyError(msg)
+
+
+def dies(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_errors_of_tasks_are_those_of_one_process(client):
+    cluster = on_cluster._Cluster(client)
+    with pytest.raises(KeyError, match="a b"):
+        cluster.map(fails, "a", [lambda: ("b",)], print, "stage")
+
+
+def test_workers_that_die_of_a_task_are_a_memory_error():
+    A = cpu.sparse.csr_matrix(np.eye(63))  # 63 * (8 + 4) + 64 * 4 bytes
+    with (
+        distributed.LocalCluster(n_workers=1, dashboard_address=":0") as mortal,
+        distributed.Client(mortal) as own,
+        pytest.raises(MemoryError, match=r"stage: workers died .* A task needs 1 kB that all"),
+    ):
+        on_cluster._Cluster(own).map(dies, A, [lambda: (1,)], print, "stage")
