@@ -11,7 +11,7 @@ demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
 
 test: $(VENV)/installed-tests
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error -m "not pages"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error -m "not (pages or cluster)"
 
 stand-in: $(VENV)/installed-stand-in
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error --stand-in -m gpu -q

@@ -20,6 +20,7 @@ distributed = pytest.importorskip("distributed")
 on_cluster = pytest.importorskip("specialk_gpu.dask")
 
 pytestmark = [
+    pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
