@@ -178,11 +178,11 @@ def _cheapest_ranks(
     Prices are those of one row, in multiply-adds of a matrix product; `n_left` is the number of
     pairs of a row that each rank leaves. Without axes, little more than the neighbours are left.
     """
-    measure = 2**12 + 32 * d
+    measure = 2**12 + 36 * d
     prices: dict[tuple[int, int | None], float] = {(0, None): m * (d + 32) / 2 + measure * (k + 4)}
     for i, r in enumerate(ranks):
         products = m * (r + 32) / 2
         prices[r, None] = products + measure * n_left[i]
         for width, left in zip(ranks[i + 1 :], n_left[i + 1 :], strict=True):
-            prices[width, r] = products + (2**12 + 16 * width) * n_left[i] + measure * left
+            prices[width, r] = products + (2**12 + 24 * (width - r)) * n_left[i] + measure * left
     return min(prices, key=prices.__getitem__)

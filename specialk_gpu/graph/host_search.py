@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +25,7 @@ DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doub
 TILE_ROWS = 1024  # rows of a group of cells, on average, or of a tile of all rows
 TILE_COLUMNS = 512  # of a tile of all rows: it stays in cache
 SORTED_PAIRS = 2**20  # pairs that are sorted together: all at once would take seconds
-MOST = 32  # pairs that tiles may leave, on average, for each neighbour to find
+MOST = 32  # pairs that may be measured, on average, for each neighbour to find and two more
 
 
 def host_search_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -121,15 +121,15 @@ def host_search_by_pairs(
         by_limit = np.argsort(limits)
         bounds.sort(by_limit)
         order, limits, low_limits = order[by_limit], limits[by_limit], low_limits[by_limit]
-    n_left = [0]
+    spent = [0]
 
     def measure(tiles: Iterable[Tile]) -> list[np.ndarray]:
         pairs = []
         for tile in tiles:
-            *found, n = bounds.near_pairs(*tile, low_limits, ascending=all_tiles)
+            *found, price = bounds.near_pairs(*tile, low_limits, ascending=all_tiles)
             pairs.append(found)
-            n_left[0] += n  # of all threads, roughly
-            if n_left[0] > MOST * (k + SPARE) * m:
+            spent[0] += price  # of all threads, roughly
+            if spent[0] > MOST * (k + 2) * m:
                 return []
         i, j = (np.concatenate(part) for part in zip(*pairs, strict=True))
         by_row = np.argsort(i, kind="stable")  # a row is read from memory once
@@ -142,24 +142,22 @@ def host_search_by_pairs(
             np.concatenate([rough[one], rough[other]]),
         ]
 
-    strips = _tiles_of_all(m) if all_tiles else map(reach.tiles, cells.groups(TILE_ROWS))
+    groups: Iterable[Iterator[Tile]] = map(reach.tiles, cells.groups(TILE_ROWS))
+    if all_tiles:
+        groups = (_tiles_from(i, m) for i in range(0, m, TILE_ROWS))
     with one_blas_thread:
-        found = map_chunks(measure, strips, "neighbours")
+        found = map_chunks(measure, groups, "neighbours")
     if not all(found):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
     return _rank_measured_pairs(given, k, rows, others, rough)
 
 
-def _tiles_of_all(m: int) -> list[list[Tile]]:
-    """Return tiles that hold every pair of m rows, in strips of successive rows."""
-    return [
-        [
-            (slice(i, min(i + TILE_ROWS, m)), slice(j, min(j + TILE_COLUMNS, m)))
-            for j in range(i, m, TILE_COLUMNS)
-        ]
-        for i in range(0, m, TILE_ROWS)
-    ]
+def _tiles_from(first: int, m: int) -> Iterator[Tile]:
+    """Yield tiles of rows from `first` on, and of these and all later ones of m rows."""
+    own = slice(first, min(first + TILE_ROWS, m))
+    for start in range(first, m, TILE_COLUMNS):
+        yield own, slice(start, min(start + TILE_COLUMNS, m))
 
 
 def _sure_limits(X: np.ndarray, cells: Cells, bounds: PairBounds, k: int) -> np.ndarray:
@@ -168,7 +166,7 @@ def _sure_limits(X: np.ndarray, cells: Cells, bounds: PairBounds, k: int) -> np.
 
     def limit(cell: int) -> None:
         own, near = cells.places(cell), cells.near_places(cell, max(NEAR_ROWS, 4 * k))
-        lower = bounds.of_tile(own, near)
+        lower = bounds.coarse(own, near)
         lower[np.arange(own.start, own.stop)[:, None] == near] = np.inf
         places, _ = select_smallest(lower, none, min(k + SPARE, near.size - 1))
         row, column = np.nonzero(places >= 0)

@@ -9,60 +9,67 @@ from specialk_gpu.graph.cells import widest_columns_first
 
 __all__ = ["PairBounds"]
 
+CLOSE = 16  # close bounds that take no longer than the measuring of a pair
+
 
 class PairBounds:
     """Lower bounds on the squared distances of rows, in units of scale².
 
-    The close bound is low[i] + low[j] - 2 base[i]·base[j]. The coarse bound takes the leading
-    columns of `base` and, in place of the others, their norm, rounded up: by Cauchy and Schwarz,
-    its product is no smaller, except for rounding that `low` allows for. One matrix product gives
-    the coarse bounds of a tile.
+    The close bound of rows i and j is low[i] + low[j] - 2 base[i]·base[j]. The coarse bound takes
+    the leading columns of `base` and, in place of the others, their norm, rounded up. It is no
+    larger, by the inequality of Cauchy and Schwarz. One matrix product gives the coarse bounds of
+    a tile; a close bound is a coarse one, corrected by a product of the other columns.
 
     Parameters
     ----------
     base : float32 array of shape (m, w)
     low : float32 array of shape (m,)
-        The close bounds, and the coarse ones, computed in float32, are at most
-        ‖X[i] - X[j]‖² / scale². See `distance_bounds`.
+        Both bounds, in float32, are at most ‖X[i] - X[j]‖² / scale²; see below.
     scale : float
         A power of two.
     n_leading : int, optional
-        Columns of the coarse bound. Without it, the coarse bound is the close one.
+        Columns of the coarse bound. Without it, both bounds are the same.
+
+    Notes
+    -----
+    Let `low` be s - 2 loss - floor, with the names of `DistanceBounds`. Without loss and floor,
+    the close bound of exact arithmetic is off by at most what loss[i] + loss[j] allows for beside
+    products in float32. These have w + 2 columns at most, and at most twice as many for a close
+    bound: as many as the other half of the loss, with its room for 16 more, allows for.
     """
 
     def __init__(
         self, base: np.ndarray, low: np.ndarray, scale: float, n_leading: int | None = None
     ) -> None:
-        m, self.width = base.shape
-        self.scale, self.first = scale, 0
+        self.scale, self.rest = scale, None
         parts = [widest_columns_first(base)]
         if n_leading is not None:
-            rest = base[:, n_leading:]
-            norms = np.sqrt(np.einsum("ij,ij->i", rest, rest, dtype=np.float64))
+            self.rest = np.ascontiguousarray(base[:, n_leading:])
+            norms = np.sqrt(np.einsum("ij,ij->i", self.rest, self.rest, dtype=np.float64))
             norms = np.nextafter(norms.astype(np.float32), np.float32(np.inf))
-            parts, self.first = [rest, base[:, :n_leading], norms[:, None]], rest.shape[1]
-        # the columns of `base`, and from `first` on what the coarse bound multiplies
-        self.rows = np.concatenate([*parts, np.ones((m, 1), np.float32), low[:, None]], axis=1)
-
-    @property
-    def sides(self) -> np.ndarray:
-        """Return what the coarse bounds multiply: columns, ones, and `low`."""
-        return self.rows[:, self.first :]
+            parts = [base[:, :n_leading], norms[:, None]]
+        ones = np.ones((len(base), 1), dtype=np.float32)
+        self.sides = np.concatenate([*parts, ones, low[:, None]], axis=1)
 
     def sort(self, order: np.ndarray) -> None:
         """Put the rows in another order."""
-        self.rows = self.rows.take(order, axis=0)
+        self.sides = self.sides.take(order, axis=0)
+        self.rest = None if self.rest is None else self.rest.take(order, axis=0)
 
-    def of_tile(self, rows: slice, columns: slice | np.ndarray) -> np.ndarray:
+    def coarse(self, rows: slice, columns: slice | np.ndarray) -> np.ndarray:
         """Return the coarse bounds of all pairs of some rows with others."""
         left = -2 * self.sides[rows]
         left[:, -2], left[:, -1] = self.sides[rows, -1], 1
         return left @ self.sides[columns].T
 
-    def of_pairs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Return the close bounds of pairs (p,)."""
-        low = self.rows[:, -1]
-        return low[rows] + low[columns] - 2 * pair_products(self.rows, self.width, rows, columns)
+    def close(self, coarse: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Return the close bounds of pairs (p,), given the coarse ones."""
+        if self.rest is None:
+            return coarse
+        norms = self.sides[:, -3]
+        slack = norms[rows] * norms[columns]
+        slack -= pair_products(self.rest, rows, columns)
+        return coarse + 2 * slack
 
     def near_pairs(
         self, rows: slice, columns: slice | np.ndarray, limits: np.ndarray, *, ascending: bool
@@ -74,31 +81,34 @@ class PairBounds:
         rows, columns : slice, and slice or int array
         limits : float32 array of shape (m,)
         ascending : bool
-            Whether the limits ascend. One limit then serves the whole tile at first.
+            Whether the limits ascend. One limit then serves a whole tile at first.
 
         Returns
         -------
         rows, columns : int64 arrays of shape (p,)
             The row comes before the column.
-        n_left : int
-            Pairs that the coarse bounds left.
+        price : int
+            What these pairs cost. One to measure costs as much as CLOSE close bounds.
         """
-        lower = self.of_tile(rows, columns)
+        bounds = self.coarse(rows, columns)
         if ascending and isinstance(columns, slice):
-            near = lower <= limits[columns.stop - 1]
+            near = bounds <= limits[columns.stop - 1]
         else:
-            near = lower <= limits[rows, None]
-            near |= lower <= limits[columns]
+            near = bounds <= limits[rows, None]
+            near |= bounds <= limits[columns]
         flat = np.flatnonzero(near)
         i = flat // near.shape[1]
         j = flat - i * near.shape[1]
         i += rows.start
         j = j + columns.start if isinstance(columns, slice) else columns[j]
+        bounds = bounds.ravel()[flat]
         keep = i < j
         if ascending:
-            keep &= lower.ravel()[flat] <= limits[j]
-        i, j = i[keep], j[keep]
-        if self.first:
-            keep = self.of_pairs(i, j) <= np.maximum(limits[i], limits[j])
+            keep &= bounds <= limits[j]
+        i, j, bounds = i[keep], j[keep], bounds[keep]
+        price = 0
+        if self.rest is not None:
+            price = i.size // CLOSE
+            keep = self.close(bounds, i, j) <= np.maximum(limits[i], limits[j])
             i, j = i[keep], j[keep]
-        return i, j, flat.size
+        return i, j, price + i.size

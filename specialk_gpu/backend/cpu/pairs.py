@@ -113,13 +113,12 @@ def rough_pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray
     return out
 
 
-def pair_products(A: np.ndarray, width: int, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the products of pairs of rows of A, of their first `width` columns."""
+def pair_products(A: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return A[rows]·A[columns] for pairs (p,), in the dtype of A."""
     out = np.empty(rows.size, dtype=A.dtype)
 
     def multiply(pairs: slice) -> None:
-        left, right = A.take(rows[pairs], axis=0), A.take(columns[pairs], axis=0)
-        np.vecdot(left[:, :width], right[:, :width], out=out[pairs])
+        np.vecdot(A.take(rows[pairs], axis=0), A.take(columns[pairs], axis=0), out=out[pairs])
 
     step = max(1, 2**17 // A.shape[1])
     map_chunks(multiply, (slice(i, i + step) for i in range(0, rows.size, step)))
