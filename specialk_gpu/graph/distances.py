@@ -149,8 +149,11 @@ def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> tuple[Array, 
     exact = xp.empty((len(query), m), dtype=np.float32)
 
     def run(rows: slice) -> None:
-        c = ((X[rows] - shift) / scale).astype(np.float32, copy=False)
-        exact[:, rows] = bk.products(query, c) + (c * c).sum(axis=1)
+        c = X[rows] - shift
+        c /= scale
+        c = c.astype(np.float32, copy=False)
+        exact[:, rows] = bk.products(query, c)
+        exact[:, rows] += xp.einsum("ij,ij->i", c, c)
 
     map_rows(bk, run, m, 12 * d)
     limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them

@@ -32,10 +32,11 @@ class PairBounds:
 
     Notes
     -----
-    Let `low` be s - 2 loss - floor, with the names of `DistanceBounds`. Without loss and floor,
-    the close bound of exact arithmetic is off by at most what loss[i] + loss[j] allows for beside
-    products in float32. These have w + 2 columns at most, and at most twice as many for a close
-    bound: as many as the other half of the loss, with its room for 16 more, allows for.
+    Let u be half an eps of float32, and n the squared norm of a row. The coarse bound is a sum of
+    at most w + 2 products, whose magnitudes add up to 2 (n[i] + n[j]). Its correction is a sum of
+    at most w - n_leading + 3 products, whose magnitudes add up to n[i] + n[j]. Both together are
+    off by at most (2 w + 10) u (n[i] + n[j]). `low` is to be s - 2 loss - floor, in the terms of
+    `DistanceBounds`: there, twice the loss allows for (2 w + 32) u n, of which centring takes 7.
     """
 
     def __init__(
