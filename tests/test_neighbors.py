@@ -20,10 +20,12 @@ from scipy.spatial import cKDTree
 
 from specialk_gpu import DuplicateRowsWarning, SpecialK
 from specialk_gpu.backend import cpu
+from specialk_gpu.backend.cpu.pairs import pair_products
 from specialk_gpu.graph import cells, host_search
 from specialk_gpu.graph import neighbor_search as exact
 from specialk_gpu.graph import rows as found_rows
 from specialk_gpu.graph.distances import (
+    _cheapest_ranks,
     distance_bounds,
     has_integer_distances,
     principal_axes_for_distances,
@@ -527,6 +529,27 @@ def test_axes_are_chosen_where_they_save_products_and_measured_pairs():
     assert (
         principal_axes_for_distances(cpu, X[:, :47], 10) is None
     )  # products are short as they are
+
+
+@pytest.mark.parametrize(
+    ("n_left", "chosen"),
+    [
+        ([15, 14], (8, None)),  # few axes leave little more than the neighbours
+        ([200, 15], (64, 8)),  # they leave some that more axes rule out
+        ([60_000, 15], (64, None)),  # they rule out nothing
+        ([60_000, 60_000], (0, None)),  # nor do more
+    ],
+)
+def test_axes_are_as_many_as_the_pairs_that_they_leave_pay_for(n_left, chosen):
+    assert _cheapest_ranks([8, 64], n_left, 60_000, 784, 10) == chosen
+
+
+def test_products_of_pairs_are_those_of_their_rows():
+    A = normal(size=(50, 3000)).astype(np.float32)  # 43 pairs at once
+    i, j = np.random.default_rng(0).integers(50, size=(2, 200))
+    expected = np.einsum("ij,ij->i", A[i].astype(float), A[j])
+    np.testing.assert_allclose(pair_products(A, i, j), expected, atol=1e-3)
+    assert pair_products(A, i[:0], j[:0]).shape == (0,)
 
 
 def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_result():

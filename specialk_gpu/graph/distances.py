@@ -142,7 +142,8 @@ def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> tuple[Array, 
     few = X[:: max(1, m // 8192)] - shift
     scale = float(xp.abs(few).max()) or 1.0
     few = (few / scale).astype(np.float32)
-    _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
+    with bk.narrow_block():
+        _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
     ranks = [r for r in (8, 16, 32, 64, 96, 128, 192, 256) if r <= d // 2]
     axes = xp.ascontiguousarray(axes[:, ::-1][:, : ranks[-1]])
     query = ((X[:: max(1, m // 100)] - shift) / scale).astype(np.float32)

@@ -89,7 +89,8 @@ def host_search_by_pairs(
 
     The bounds come in tiles. A tile is one matrix product and serves the rows of both sides. Each
     row has a limit, found from rows close to it, that tells which pairs are worth measuring. Tiles
-    leave out the rows that the triangle inequality shows to be too far; see `CellReach`.
+    leave out the rows that the triangle inequality shows to be too far; see `CellReach`. If these
+    are few, all tiles are taken, of rows sorted by their limits; see `PairBounds.near_pairs`.
 
     Parameters
     ----------
