@@ -20,10 +20,12 @@ from scipy.spatial import cKDTree
 
 from specialk_gpu import DuplicateRowsWarning, SpecialK
 from specialk_gpu.backend import cpu
+from specialk_gpu.backend.cpu.pairs import pair_products
 from specialk_gpu.graph import cells, host_search
 from specialk_gpu.graph import neighbor_search as exact
 from specialk_gpu.graph import rows as found_rows
 from specialk_gpu.graph.distances import (
+    _cheapest_ranks,
     distance_bounds,
     has_integer_distances,
     principal_axes_for_distances,
@@ -31,6 +33,7 @@ from specialk_gpu.graph.distances import (
 from specialk_gpu.graph.duplicates import duplicate_groups
 from specialk_gpu.graph.features import features_within_range, values_of_constant_features
 from specialk_gpu.graph.neighbors import nearest_neighbors, neighbors_among
+from specialk_gpu.graph.pair_bounds import PairBounds
 from specialk_gpu.graph.radius import count_within_radius, list_within_radius, pairs_within_radius
 from specialk_gpu.graph.representatives import representatives_of
 from specialk_gpu.graph.rows import Rows
@@ -218,22 +221,96 @@ def test_the_precision_of_the_proposals_does_not_matter(monkeypatch, case, dtype
     check_against_brute_force(cpu, X, k)
 
 
-@pytest.mark.parametrize("rank", [1, 4, 30])
+@pytest.mark.parametrize(("rank", "n_coarse"), [(1, None), (4, None), (4, 1), (30, None), (30, 3)])
 @pytest.mark.parametrize(
     "case", ["normal float64", "784 columns", "one-hot", "large grid", "spread"]
 )
-def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank):
+def test_bounds_from_a_few_axes_do_not_change_the_result(monkeypatch, case, rank, n_coarse):
     X, k = CASES.get(case, (normal(size=(500, 40)) * 0.8 ** np.arange(40), 10))
     axes = np.linalg.qr(normal(size=(X.shape[1], min(rank, X.shape[1]))))[0]
     choose(monkeypatch, "pairs")
-    monkeypatch.setattr(exact, "principal_axes_for_distances", lambda *_: axes)
-    for sizes in ((128, 1024, 1024, 2**20, 2**20), (16, 40, 30, 512, 1000)):
+    monkeypatch.setattr(exact, "principal_axes_for_distances", lambda *_: (axes, n_coarse))
+    n_coarse = n_coarse and min(n_coarse, axes.shape[1])
+    for sizes in (
+        (128, 1024, 1024, 512, 0.75, 2**20, 2**20),
+        (16, 40, 30, 17, 0, 512, 1000),
+        (16, 40, 30, 17, 1, 512, 1000),
+    ):
         monkeypatch.setattr(cells, "CELL_ROWS", sizes[0])
         monkeypatch.setattr(host_search, "NEAR_ROWS", sizes[1])
         monkeypatch.setattr(host_search, "TILE_ROWS", sizes[2])
-        monkeypatch.setattr(cells, "TILE_ENTRIES", sizes[3])
-        monkeypatch.setattr(host_search, "SORTED_PAIRS", sizes[4])
+        monkeypatch.setattr(host_search, "TILE_COLUMNS", sizes[3])
+        monkeypatch.setattr(host_search, "MOST_REACHED", sizes[4])
+        monkeypatch.setattr(cells, "TILE_ENTRIES", sizes[5])
+        monkeypatch.setattr(host_search, "SORTED_PAIRS", sizes[6])
         check_against_brute_force(cpu, X, k)
+
+
+@pytest.mark.parametrize("n_coarse", [None, 0, 3, 11])
+@pytest.mark.parametrize("case", ["normal", "far", "short", "outlier"])
+def test_coarse_bounds_are_below_close_ones_and_these_below_the_distances(case, n_coarse):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 40)) * 0.8 ** np.arange(40)
+    X = {
+        "normal": X,
+        "far": X + 1e4,
+        "short": X * 2.0 ** rng.integers(-30, 1, size=300)[:, None],
+        "outlier": np.r_[X[1:], 1e6 * X[:1]],
+    }[case]
+    axes = np.linalg.qr(rng.normal(size=(40, 11)))[0]
+    found = distance_bounds(cpu, X, "float32", axes)
+    low = (found.sq_norms - 2 * found.loss - found.floor).astype(np.float32)
+    bounds = PairBounds(found.base, low, found.scale, n_coarse)
+    order = rng.permutation(300)
+    bounds.sort(order)
+    square = sq_distances(X[order]) / found.scale**2
+    i, j = np.divmod(np.arange(300**2), 300)
+    coarse = bounds.coarse(slice(0, 300), np.arange(300))
+    close = bounds.close(coarse.ravel(), i, j).reshape(300, 300)
+    assert (close <= square).all()
+    assert (coarse <= square).all()
+    rounding = 2 * (found.loss[order][:, None] + found.loss[order])
+    assert (coarse <= close + rounding).all()
+    if n_coarse in (None, 11):  # the remainder is one column, and its norm is the column
+        assert (close <= coarse + rounding).all()
+    elif case == "normal":
+        assert (coarse < close - 0.01).mean() > 0.3
+
+
+@pytest.mark.parametrize("n_coarse", [None, 3])
+@pytest.mark.parametrize("ascending", [True, False])
+def test_near_pairs_are_those_whose_close_bound_one_of_both_limits_allows(n_coarse, ascending):
+    rng = np.random.default_rng(0)
+    base = rng.normal(size=(200, 10)).astype(np.float32)
+    low = (base**2).sum(axis=1)
+    bounds = PairBounds(base, low, 1.0, n_coarse)
+    limits = rng.gamma(5, size=200).astype(np.float32)
+    limits = np.sort(limits) if ascending else limits
+    square = ((base[:, None].astype(float) - base) ** 2).sum(axis=2)
+    wanted = np.triu(square <= np.maximum(limits[:, None], limits), 1)
+    columns = slice(30, 180) if ascending else rng.permutation(200)[:150]
+    i, j, price = bounds.near_pairs(slice(20, 90), columns, limits, ascending=ascending)
+    seen = np.zeros((200, 200), dtype=int)
+    np.add.at(seen, (i, j), 1)
+    tile = np.zeros((200, 200), dtype=bool)
+    tile[20:90, columns] = True
+    np.testing.assert_array_equal(seen, wanted & tile)
+    coarse = bounds.coarse(slice(0, 200), np.arange(200))
+    left = np.triu(coarse <= np.maximum(limits[:, None], limits), 1) & tile
+    assert price == i.size + (left.sum() // 16 if n_coarse else 0)
+    assert i.size > 100
+
+
+@pytest.mark.parametrize(("m", "rows", "columns"), [(1, 5, 5), (100, 30, 17), (100, 30, 100)])
+def test_tiles_of_all_rows_hold_each_pair_once(monkeypatch, m, rows, columns):
+    monkeypatch.setattr(host_search, "TILE_ROWS", rows)
+    monkeypatch.setattr(host_search, "TILE_COLUMNS", columns)
+    seen = np.zeros((m, m), dtype=int)
+    for first in range(0, m, rows):
+        for own, others in host_search._tiles_from(first, m):
+            seen[own, others] += 1
+    assert (seen[np.triu_indices(m)] == 1).all()
+    assert seen.max() == 1
 
 
 def clusters(m, d, spread=0.05):
@@ -316,9 +393,9 @@ def test_data_with_few_leading_axes_are_searched_along_them(monkeypatch):
     X = (normal(size=(800, 60)) * 0.7 ** np.arange(60)) @ np.linalg.qr(normal(size=(60, 60)))[0]
     ranks = []
 
-    def spy(X, base, *rest):
-        ranks.append(base.shape[1])
-        return host_search.host_search_by_pairs(X, base, *rest)
+    def spy(X, bounds, *rest):
+        ranks.append(bounds.sides.shape[1] - 2)
+        return host_search.host_search_by_pairs(X, bounds, *rest)
 
     monkeypatch.setattr(exact, "host_search_by_pairs", spy)
     for data in (X, X.astype(np.float32), X * 1e-30 + 1e-28):
@@ -443,7 +520,9 @@ def test_what_is_multiplied_is_at_most_one_and_above_a_quarter(bk, monkeypatch, 
 
 def test_axes_are_chosen_where_they_save_products_and_measured_pairs():
     X = normal(size=(4000, 4)) @ normal(size=(4, 64))  # the bounds of 8 axes are the distances
-    assert principal_axes_for_distances(cpu, X, 10).shape == (64, 8)
+    axes, n_coarse = principal_axes_for_distances(cpu, X, 10)
+    assert axes.shape == (64, 8)
+    assert n_coarse is None
     assert (
         principal_axes_for_distances(cpu, normal(size=(1000, 64)), 10) is None
     )  # bounds say nothing
@@ -452,9 +531,30 @@ def test_axes_are_chosen_where_they_save_products_and_measured_pairs():
     )  # products are short as they are
 
 
+@pytest.mark.parametrize(
+    ("n_left", "chosen"),
+    [
+        ([15, 14], (8, None)),  # few axes leave little more than the neighbours
+        ([200, 15], (64, 8)),  # they leave some that more axes rule out
+        ([60_000, 15], (64, None)),  # they rule out nothing
+        ([60_000, 60_000], (0, None)),  # nor do more
+    ],
+)
+def test_axes_are_as_many_as_the_pairs_that_they_leave_pay_for(n_left, chosen):
+    assert _cheapest_ranks([8, 64], n_left, 60_000, 784, 10) == chosen
+
+
+def test_products_of_pairs_are_those_of_their_rows():
+    A = normal(size=(50, 3000)).astype(np.float32)  # 43 pairs at once
+    i, j = np.random.default_rng(0).integers(50, size=(2, 200))
+    expected = np.einsum("ij,ij->i", A[i].astype(float), A[j])
+    np.testing.assert_allclose(pair_products(A, i, j), expected, atol=1e-3)
+    assert pair_products(A, i[:0], j[:0]).shape == (0,)
+
+
 def test_bounds_that_say_nothing_and_cells_of_equal_centres_do_not_change_the_result():
     X, none = normal(size=(600, 3)), np.zeros(600, dtype=np.float32)  # 0 is below all distances
-    found = host_search.host_search_by_pairs(X, none[:, None], none, 1.0, 40, 600)
+    found = host_search.host_search_by_pairs(X, PairBounds(none[:, None], none, 1.0), 40, 600)
     distances, indices = nearest(X, 40)
     np.testing.assert_array_equal(found[1], indices)
     np.testing.assert_allclose(np.sqrt(found[0]), distances)

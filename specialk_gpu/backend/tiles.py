@@ -9,7 +9,9 @@ from specialk_gpu._progress import report_progress
 from specialk_gpu._units import size_in_units
 from specialk_gpu.backend.typing import Backend
 
-__all__ = ["map_tiles", "tile_rows"]
+__all__ = ["map_rows", "map_tiles", "tile_rows"]
+
+CACHE_BYTES = 2**23  # work space of a slice of rows on the host
 
 R = TypeVar("R")
 
@@ -53,6 +55,21 @@ def map_tiles(
         start = rows.stop
         report_progress(stage, start, n_rows)
     return results
+
+
+def map_rows(
+    bk: Backend, function: Callable[[slice], R], n_rows: int, bytes_per_row: int
+) -> list[R]:
+    """Apply `function` to slices of rows: on all cores and in the cache, or in tiles on a device.
+
+    On the host it may run in several threads at once.
+    """
+    if bk.name != "numpy":
+        return map_tiles(bk, function, n_rows, bytes_per_row)
+    step = max(1, min(bk.tile_bytes, CACHE_BYTES) // bytes_per_row)
+    return bk.map_chunks(
+        function, (slice(i, min(i + step, n_rows)) for i in range(0, n_rows, step))
+    )
 
 
 def tile_rows(bk: Backend, bytes_per_row: int) -> int:

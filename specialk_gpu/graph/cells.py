@@ -21,7 +21,7 @@ CELL_ROWS = 128  # at most
 CELL_COLUMNS = 32  # columns of `base` that decide which rows share a cell
 TILE_ENTRIES = 2**20  # of a product, which stay in cache
 SPREAD_ROWS = 2**13  # rows that show how much each column varies
-SAMPLE = 64  # cells from which the mean reach is estimated
+SAMPLE = 32  # cells from which the mean reach is estimated
 MOST_REACHED = 0.75  # if a larger share of rows is within reach, all are taken: it saves a copy
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu.backend.tiles import map_tiles
+from specialk_gpu.backend.tiles import map_rows
 from specialk_gpu.backend.typing import Array, Backend, Dtype
 
 __all__ = [
@@ -66,9 +66,7 @@ def distance_bounds(
     shift = _centre_for_distances(xp, X)
     if has_integer_distances(bk, X):
         shift = xp.rint(shift)
-    centred = []  # the largest magnitude in each tile
-    map_tiles(bk, lambda rows: centred.append(xp.abs(X[rows] - shift).max()), m, 24 * d)
-    largest = float(xp.stack(centred).max())
+    largest = float(xp.abs(xp.stack([X.min(axis=0), X.max(axis=0)]) - shift).max())
     scale = 2.0 ** math.frexp(largest)[1]  # 1 if all are equal
     sums = np.finfo(np.float32 if dtype == "float16" else dtype)
     width = d if axes is None else axes.shape[1] + 1
@@ -76,7 +74,8 @@ def distance_bounds(
     sq_norms, rounding = xp.empty(m), xp.empty(m)
 
     def run(rows: slice) -> None:
-        c = (X[rows] - shift) / scale
+        c = X[rows] - shift
+        c /= scale
         sq_norms[rows] = (c * c).sum(axis=1)
         if axes is not None:
             c = c @ axes
@@ -86,7 +85,7 @@ def distance_bounds(
         c -= base[rows, :width]
         rounding[rows] = xp.sqrt((c * c).sum(axis=1))
 
-    map_tiles(bk, run, m, 32 * d)
+    map_rows(bk, run, m, 32 * d)
     norms = xp.sqrt(sq_norms)
     if axes is not None:
         rounding += 2e-6 * norms  # more than the rounding of the difference under the root
@@ -125,41 +124,44 @@ def has_integer_distances(bk: Backend, X: Array) -> bool:
         x = X[rows]
         return xp.stack([xp.abs(x - xp.rint(x)).max(), xp.abs(x).max()])
 
-    found = map_tiles(bk, extremes, X.shape[0], 16 * X.shape[1])
+    found = map_rows(bk, extremes, X.shape[0], 16 * X.shape[1])
     away, largest = bk.to_numpy(xp.stack(found).max(axis=0)).tolist()  # host waits
     return away == 0 and largest**2 * X.shape[1] * 16 < 2.0**53
 
 
-def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> Array | None:
-    """Choose principal axes (d, r) for `host_search_by_pairs`, or None if they save no time.
+def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> tuple[Array, int | None] | None:
+    """Choose principal axes (d, r) for `PairBounds`, or None if they save no time.
 
-    For each r, samples of rows show how many pairs would have to be measured. Measuring a pair
-    costs about as much as 2^14 multiply-adds of a product. Without axes, little more than the
-    neighbours are measured.
+    With them comes the number of axes of the coarse bounds, or None if these need all r. For
+    several numbers of axes, samples of rows show how many pairs the bounds would leave.
     """
     xp, (m, d) = bk.xp, X.shape
     if d < 48:
         return None
-    shift = _centre_for_distances(xp, X)
+    shift = _centre_for_distances(xp, X).astype(X.dtype)
     few = X[:: max(1, m // 8192)] - shift
     scale = float(xp.abs(few).max()) or 1.0
     few = (few / scale).astype(np.float32)
-    _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
+    with bk.narrow_block():
+        _, axes = xp.linalg.eigh((few.T @ few).astype(np.float64))
     ranks = [r for r in (8, 16, 32, 64, 96, 128, 192, 256) if r <= d // 2]
     axes = xp.ascontiguousarray(axes[:, ::-1][:, : ranks[-1]])
     query = ((X[:: max(1, m // 100)] - shift) / scale).astype(np.float32)
     exact = xp.empty((len(query), m), dtype=np.float32)
 
     def run(rows: slice) -> None:
-        c = ((X[rows] - shift) / scale).astype(np.float32)
-        exact[:, rows] = bk.products(query, c) + (c * c).sum(axis=1)
+        c = X[rows] - shift
+        c /= scale
+        c = c.astype(np.float32, copy=False)
+        exact[:, rows] = bk.products(query, c)
+        exact[:, rows] += xp.einsum("ij,ij->i", c, c)
 
-    map_tiles(bk, run, m, 12 * d)
+    map_rows(bk, run, m, 12 * d)
     limit = xp.partition(exact, k, axis=1)[:, k : k + 1]  # the row itself is among them
     others = ((X[:: max(1, m // 16384)] - shift) / scale).astype(np.float32)
     sq_norms = (others * others).sum(axis=1), (query * query).sum(axis=1)
     along = [c @ axes.astype(np.float32) for c in (others, query)]
-    best_price, best = m * (d + 32.0) / 2 + 2.0**14 * (k + 4), None
+    n_left = []
     for r in ranks:
         part, own = along[0][:, :r], along[1][:, :r]
         rest, own_rest = (
@@ -167,7 +169,24 @@ def principal_axes_for_distances(bk: Backend, X: Array, k: int) -> Array | None:
             for sq, p in zip(sq_norms, (part, own), strict=True)
         )
         lower = bk.products(own, part) - 2 * own_rest[:, None] * rest + sq_norms[0]
-        price = m * (r + 32.0) / 2 + 2.0**14 * float((lower <= limit).mean()) * m
-        if price < best_price:
-            best_price, best = price, axes[:, :r]
-    return best
+        n_left.append(float((lower <= limit).mean()) * m)
+    width, n_coarse = _cheapest_ranks(ranks, n_left, m, d, k)
+    return (axes[:, :width], n_coarse) if width else None
+
+
+def _cheapest_ranks(
+    ranks: list[int], n_left: list[float], m: int, d: int, k: int
+) -> tuple[int, int | None]:
+    """Choose the numbers of axes of close and coarse bounds, or 0 if products of rows are cheaper.
+
+    Prices are those of one row, in multiply-adds of a matrix product; `n_left` is the number of
+    pairs of a row that each rank leaves. Without axes, little more than the neighbours are left.
+    """
+    measure = 2**12 + 36 * d
+    prices: dict[tuple[int, int | None], float] = {(0, None): m * (d + 32) / 2 + measure * (k + 4)}
+    for i, r in enumerate(ranks):
+        products = m * (r + 32) / 2
+        prices[r, None] = products + measure * n_left[i]
+        for width, left in zip(ranks[i + 1 :], n_left[i + 1 :], strict=True):
+            prices[width, r] = products + (2**12 + 24 * (width - r)) * n_left[i] + measure * left
+    return min(prices, key=prices.__getitem__)

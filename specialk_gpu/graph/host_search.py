@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.spatial import cKDTree
 
 from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_pair_sq_distances, sure_limit
+from specialk_gpu.backend.cpu.products import select_smallest
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
-from specialk_gpu.graph.cells import CellReach, sort_into_cells, widest_columns_first
+from specialk_gpu.graph.cells import MOST_REACHED, CellReach, Cells, sort_into_cells
+from specialk_gpu.graph.pair_bounds import PairBounds
 
 __all__ = ["host_search_by_pairs", "host_search_by_tree"]
 
-NEAR_ROWS = 1024  # nearby rows, among which the first limit of a row is found
+Tile: TypeAlias = tuple[slice, slice | np.ndarray]
+
+NEAR_ROWS = 2048  # nearby rows, among which the first limit of a row is found
 SPARE = 6  # rows beyond k that are measured for this limit
 TREE_SPARE = 2  # rows requested from a tree beyond k and the row itself
 DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doubt
-TILE_ROWS = 1024  # rows of a group of cells, on average
+TILE_ROWS = 1024  # rows of a group of cells, on average, or of a tile of all rows
+TILE_COLUMNS = 512  # of a tile of all rows: it stays in cache
 SORTED_PAIRS = 2**20  # pairs that are sorted together: all at once would take seconds
-MOST = 32  # pairs that may be measured, on average, for each neighbour to find
+MOST = 32  # pairs that may be measured, on average, for each neighbour to find and two more
 
 
 def host_search_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
@@ -77,24 +83,21 @@ def host_search_by_tree(X: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, 
 
 
 def host_search_by_pairs(
-    X: np.ndarray, base: np.ndarray, low: np.ndarray, scale: float, k: int, most_reached: float
+    X: np.ndarray, bounds: PairBounds, k: int, most_reached: float
 ) -> tuple[np.ndarray, np.ndarray] | None:
     """Find the k nearest other rows of every row, from lower bounds on all distances.
 
     The bounds come in tiles. A tile is one matrix product and serves the rows of both sides. Each
     row has a limit, found from rows close to it, that tells which pairs are worth measuring. Tiles
-    leave out the rows that the triangle inequality shows to be too far; see `CellReach`.
+    leave out the rows that the triangle inequality shows to be too far; see `CellReach`. If these
+    are few, all tiles are taken, of rows sorted by their limits; see `PairBounds.near_pairs`.
 
     Parameters
     ----------
     X : float array of shape (m, d)
         Without duplicates, m > k.
-    base : float32 array of shape (m, r)
-    low : float32 array of shape (m,)
-        low[i] + low[j] - 2 base[i]·base[j], a single product in float32, is at most
-        ‖X[i] - X[j]‖² / scale².
-    scale : float
-        A power of two.
+    bounds : PairBounds
+        Of the rows of X. Its rows are sorted.
     k : int
     most_reached : float
         If more rows than this are within reach of a row, on average, the search gives up.
@@ -105,52 +108,33 @@ def host_search_by_pairs(
         See `rank_candidates`. None if the search gave up, or if too many pairs would have to be
         measured, because the bounds are useless or most distances are alike.
     """
-    m, d = X.shape
-    given, extreme = X, not 2.0**-40 < scale < 2.0**40
-    if extreme:  # keeps squares of differences within float32
+    m, given, scale = len(X), X, bounds.scale
+    if not 2.0**-40 < scale < 2.0**40:  # keeps squares of differences within float32
         X, scale = X / scale, 1.0
-    base = widest_columns_first(base)
-    cells = sort_into_cells(base)
-    order = cells.order
-    ones = np.ones((m, 1), dtype=np.float32)
-    sides = np.concatenate([base, ones, low[:, None]], axis=1)[order]
-    limits = np.empty(m)  # of the sorted rows, like `sides`
-
-    def lower_bounds(rows: slice, columns: slice | np.ndarray) -> np.ndarray:
-        left = -2 * sides[rows]
-        left[:, -2], left[:, -1] = sides[rows, -1], 1
-        return left @ sides[columns].T
-
-    def limit(cell: int) -> None:
-        own, near = cells.places(cell), cells.near_places(cell, max(NEAR_ROWS, 4 * k))
-        lower = lower_bounds(own, near)
-        lower[np.arange(own.start, own.stop)[:, None] == near] = np.inf
-        n = min(k + SPARE, near.size - 1)
-        places = near[np.argpartition(lower, n - 1, axis=1)[:, :n]]
-        rows = np.repeat(order[own], n)
-        rough = rough_pair_sq_distances(X, rows, order[places.ravel()]).reshape(places.shape)
-        limits[own] = sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], d)
-
-    with one_blas_thread:
-        map_chunks(limit, range(len(cells)))
-    bounds = (limits / scale**2 * (1 + 1e-6)).astype(np.float32)
-    reach = CellReach(cells, sides, bounds)
-    if most_reached < m and reach.mean() > most_reached:
+    cells = sort_into_cells(bounds.sides[:, :-2])
+    bounds.sort(cells.order)
+    order, limits = cells.order, _sure_limits(X, cells, bounds, k)
+    low_limits = (limits / scale**2 * (1 + 1e-6)).astype(np.float32)
+    reach = CellReach(cells, bounds.sides, low_limits)
+    if (mean := reach.mean()) > most_reached:
         return None
-    n_near = [0]
+    if all_tiles := mean > MOST_REACHED * m:
+        by_limit = np.argsort(limits)
+        bounds.sort(by_limit)
+        order, limits, low_limits = order[by_limit], limits[by_limit], low_limits[by_limit]
+    spent = [0]
 
-    def measure_tile(rows: slice, columns: slice | np.ndarray) -> list[np.ndarray]:
-        lower = lower_bounds(rows, columns)
-        near = lower <= bounds[rows, None]
-        near |= lower <= bounds[columns]
-        n_near[0] += int(np.count_nonzero(near))  # of all threads, roughly
-        if n_near[0] > MOST * k * m:
-            return []
-        i, j = np.divmod(np.flatnonzero(near), near.shape[1])
-        i += rows.start
-        j = j + columns.start if isinstance(columns, slice) else columns[j]
-        later = i < j
-        i, j = i[later], j[later]
+    def measure(tiles: Iterable[Tile]) -> list[np.ndarray]:
+        pairs = []
+        for tile in tiles:
+            *found, price = bounds.near_pairs(*tile, low_limits, ascending=all_tiles)
+            pairs.append(found)
+            spent[0] += price  # of all threads, roughly
+            if spent[0] > MOST * (k + 2) * m:
+                return []
+        i, j = (np.concatenate(part) for part in zip(*pairs, strict=True))
+        by_row = np.argsort(i, kind="stable")  # a row is read from memory once
+        i, j = i[by_row], j[by_row]
         rough = rough_pair_sq_distances(X, order[i], order[j])
         one, other = rough <= limits[i], rough <= limits[j]
         return [
@@ -159,20 +143,42 @@ def host_search_by_pairs(
             np.concatenate([rough[one], rough[other]]),
         ]
 
-    def measure(group: range) -> list[np.ndarray]:
-        found = []
-        for tile in reach.tiles(group):
-            if not (part := measure_tile(*tile)):
-                return []
-            found.append(part)
-        return [np.concatenate(part) for part in zip(*found, strict=True)]
-
+    groups: Iterable[Iterator[Tile]] = map(reach.tiles, cells.groups(TILE_ROWS))
+    if all_tiles:
+        groups = (_tiles_from(i, m) for i in range(0, m, TILE_ROWS))
     with one_blas_thread:
-        found = map_chunks(measure, cells.groups(TILE_ROWS), "neighbours")
+        found = map_chunks(measure, groups, "neighbours")
     if not all(found):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
     return _rank_measured_pairs(given, k, rows, others, rough)
+
+
+def _tiles_from(first: int, m: int) -> Iterator[Tile]:
+    """Yield tiles of rows from `first` on, and of these and all later ones of m rows."""
+    own = slice(first, min(first + TILE_ROWS, m))
+    for start in range(first, m, TILE_COLUMNS):
+        yield own, slice(start, min(start + TILE_COLUMNS, m))
+
+
+def _sure_limits(X: np.ndarray, cells: Cells, bounds: PairBounds, k: int) -> np.ndarray:
+    """Bound the rough distances of the k nearest rows of each sorted row, from rows close to it."""
+    limits, none = np.empty(len(X)), np.zeros(1, dtype=np.float32)
+
+    def limit(cell: int) -> None:
+        own, near = cells.places(cell), cells.near_places(cell, max(NEAR_ROWS, 4 * k))
+        lower = bounds.coarse(own, near)
+        lower[np.arange(own.start, own.stop)[:, None] == near] = np.inf
+        places, _ = select_smallest(lower, none, min(k + SPARE, near.size - 1))
+        row, column = np.nonzero(places >= 0)
+        rough = np.full(places.shape, np.inf, dtype=np.float32)
+        others = cells.order[near[places[row, column]]]
+        rough[row, column] = rough_pair_sq_distances(X, cells.order[own][row], others)
+        limits[own] = sure_limit(np.partition(rough, k - 1, axis=1)[:, k - 1], X.shape[1])
+
+    with one_blas_thread:
+        map_chunks(limit, range(len(cells)))
+    return limits
 
 
 def _rank_measured_pairs(

@@ -21,6 +21,7 @@ from specialk_gpu.graph.distances import (
     principal_axes_for_distances,
 )
 from specialk_gpu.graph.host_search import host_search_by_pairs, host_search_by_tree
+from specialk_gpu.graph.pair_bounds import PairBounds
 
 __all__ = ["search_neighbors", "search_neighbors_again", "search_neighbors_of_new_rows"]
 
@@ -45,10 +46,8 @@ def _search_neighbors_on_host(
     by_pairs = d > FEW_COLUMNS and m >= PAIRS_ROWS
     by_tree = d <= (SOME_COLUMNS if by_pairs else FEW_ROWS_COLUMNS)
     if by_pairs:
-        bounds = distance_bounds(bk, X, "float32", principal_axes_for_distances(bk, X, k))
-        low = (bounds.sq_norms - 2 * bounds.loss - bounds.floor).astype(np.float32)
         most = TREE_REACH * (d - FEW_COLUMNS) if by_tree else m
-        if found := host_search_by_pairs(X, bounds.base, low, bounds.scale, k, most):
+        if found := host_search_by_pairs(X, _bounds_of_pairs(bk, X, k), k, most):
             return *found, 0
     if not by_tree:
         return None
@@ -56,6 +55,13 @@ def _search_neighbors_on_host(
     if doubtful.size:
         search_neighbors_again(bk, X, doubtful, sq, indices)
     return sq, indices, n_redone
+
+
+def _bounds_of_pairs(bk: Backend, X: np.ndarray, k: int) -> PairBounds:
+    axes, n_leading = principal_axes_for_distances(bk, X, k) or (None, None)
+    found = distance_bounds(bk, X, "float32", axes)
+    low = (found.sq_norms - 2 * found.loss - found.floor).astype(np.float32)
+    return PairBounds(found.base, low, found.scale, n_leading)
 
 
 def search_neighbors_of_new_rows(

@@ -8,6 +8,7 @@ from specialk_gpu.backend.cpu.threads import map_chunks
 
 __all__ = [
     "nearest_of_pairs",
+    "pair_products",
     "pair_sq_distances",
     "rank_candidates",
     "rough_pair_sq_distances",
@@ -37,8 +38,9 @@ def pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> n
     out = np.empty(rows.size, dtype=np.float64)
 
     def measure(pairs: slice) -> None:
-        square = np.subtract(X[rows[pairs]], X[columns[pairs]], dtype=np.float64)
-        np.multiply(square, square, out=square)
+        square = X.take(rows[pairs], axis=0).astype(np.float64, copy=False)
+        square -= X.take(columns[pairs], axis=0)
+        square *= square
         full = d - d % width
         lanes = (
             square[:, :full].reshape(len(square), full // width, width).sum(axis=1)
@@ -101,11 +103,25 @@ def rough_pair_sq_distances(X: np.ndarray, rows: np.ndarray, columns: np.ndarray
 
     def measure(pairs: slice) -> None:
         with np.errstate(over="ignore", under="ignore"):
-            difference = (X[rows[pairs]] - X[columns[pairs]]).astype(np.float32, copy=False)
-            np.einsum("ij,ij->i", difference, difference, out=out[pairs])
+            difference = X.take(rows[pairs], axis=0)
+            difference -= X.take(columns[pairs], axis=0)
+            difference = difference.astype(np.float32, copy=False)
+            np.vecdot(difference, difference, out=out[pairs])
 
     step = max(1, 2**17 // X.shape[1])
     map_chunks(measure, (slice(i, i + step) for i in range(0, rows.size, step)))
+    return out
+
+
+def pair_products(A: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Return A[rows]·A[columns] for pairs (p,), in the dtype of A."""
+    out = np.empty(rows.size, dtype=A.dtype)
+
+    def multiply(pairs: slice) -> None:
+        np.vecdot(A.take(rows[pairs], axis=0), A.take(columns[pairs], axis=0), out=out[pairs])
+
+    step = max(1, 2**17 // A.shape[1])
+    map_chunks(multiply, (slice(i, i + step) for i in range(0, rows.size, step)))
     return out
 
 
