@@ -316,6 +316,7 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
         gaps.look(fresh, alive)
         for nodes in levels[1:]:
             log_p[len(nodes) - 1], ratio[len(nodes) - 1] = gaps.level(nodes)
+        parts.release(node for pair in children[-len(levels) :] for node in pair)
     content = np.array(children, dtype=np.int64).reshape(-1, 2), log_p, ratio
     return Tree(parts.part, *content, parts.cuts.sizes[:K], parts.cuts.first[:K])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -129,6 +130,7 @@ class Parts:
         self._wide: Cuts | None = None
         self._valleys: Valleys | None = None
         self._unions: list[tuple[int, int]] = []
+        self._done: set[int] = set()  # nodes that are not asked for again
         core = self.cuts.sizes[: self.n_parts] if core is None else core
         self.owner, self._core = (np.concatenate([x, np.zeros_like(x)]) for x in (self.owner, core))
         self._in_wide = np.zeros(2 * self.n_parts, dtype=bool)  # joined to others only there
@@ -144,6 +146,21 @@ class Parts:
         self._unions.append((a, b))
         return new
 
+    def release(self, nodes: Iterable[int]) -> None:
+        """Free the memory of united nodes that no pair will name again."""
+        self._done.update(nodes)
+        self.cuts.release(self._done)
+        for known in (self._wide, self._valleys):
+            if known is not None:
+                self._follow(known)
+                known.release(self._done)
+
+    def _follow(self, known: Cuts | Valleys) -> None:
+        """Make the unions that `known` lacks."""
+        for a, b in self._unions[known.n_unions :]:
+            known.unite(a, b)
+            known.release(self._done.intersection((a, b)))
+
     def of_clusters(self) -> np.ndarray:
         """Unite parts of a cluster that touch, which strays can cause, and return the nodes."""
         nodes = np.arange(self.n_parts)
@@ -154,6 +171,7 @@ class Parts:
             joined = self.cuts.touching(node, own) if node in nodes else own[:0]
             if joined.size:
                 new = self.unite(int(joined[0]), node)
+                self.release([int(joined[0]), node])
                 nodes = np.append(nodes[(nodes != joined[0]) & (nodes != node)], new)
         return nodes
 
@@ -175,8 +193,7 @@ class Parts:
         """The cuts of the second graph, that of 30 neighbours."""
         if self._wide is None:
             self._wide = Cuts(self._graphs.wide, self.part, self.n_parts)
-        for a, b in self._unions[self._wide.n_unions :]:
-            self._wide.unite(a, b)
+        self._follow(self._wide)
         return self._wide
 
     @property
@@ -184,8 +201,7 @@ class Parts:
         """The valleys between nodes."""
         if self._valleys is None:
             self._valleys = self._graphs.valleys(self.part, self.n_parts)
-        for a, b in self._unions[self._valleys.n_nodes - self.n_parts :]:
-            self._valleys.unite(a, b)
+        self._follow(self._valleys)
         return self._valleys
 
     def test(self, pairs: np.ndarray, nodes: np.ndarray) -> MeasuredParts:

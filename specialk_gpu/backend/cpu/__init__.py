@@ -39,6 +39,7 @@ from specialk_gpu.backend.cpu.matrices import (
     as_float32,
     components_of,
     connected_components,
+    entry_rows,
     is_lanczos_faster,
     lanczos,
     locality_order,
@@ -71,6 +72,7 @@ __all__ = [
     "describe",
     "device_of",
     "draw_rows",
+    "entry_rows",
     "free_memory",
     "inverse_lower",
     "is_lanczos_faster",
@@ -106,6 +108,7 @@ __all__ = [
     "synchronize",
     "tile_bytes",
     "to_numpy",
+    "walk_width",
     "xp",
 ]
 
@@ -120,6 +123,7 @@ tile_bytes = 2**27  # size of a tile (the scores of a block of rows), if memory 
 center_order = "C"  # memory order of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once, even if it stops at the first
 sweep_bytes = 2**29  # memory for the runs of a sweep in one batch
+walk_width = 16  # parts in which walks end that are counted together
 
 
 def narrow_block(width: int = 1) -> AbstractContextManager[object]:

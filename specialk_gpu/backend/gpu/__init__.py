@@ -40,6 +40,7 @@ from specialk_gpu.backend.gpu.matrices import (
     as_float32,
     components_of,
     connected_components,
+    entry_rows,
     is_lanczos_faster,
     lanczos,
     locality_order,
@@ -69,6 +70,7 @@ __all__ = [
     "describe",
     "device_of",
     "draw_rows",
+    "entry_rows",
     "free_memory",
     "inverse_lower",
     "is_lanczos_faster",
@@ -105,6 +107,7 @@ __all__ = [
     "synchronize",
     "tile_bytes",
     "to_numpy",
+    "walk_width",
     "xp",
 ]
 
@@ -117,6 +120,7 @@ panel_multiple = 8  # 8 numbers of float32 are 32 bytes, the unit of reads from 
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
+walk_width = 2048
 
 T = TypeVar("T")
 R = TypeVar("R")
