@@ -21,7 +21,8 @@ from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import Cuts
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.parts import MeasuredParts, Parts, lone_part, touching_parts
+from specialk_gpu.selection.measured_parts import MeasuredParts
+from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 from specialk_gpu.selection.walks import prepare_walks
 
 

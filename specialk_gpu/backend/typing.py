@@ -60,6 +60,7 @@ class Backend(Protocol):
     sweep_window: int
     sweep_bytes: int
     walk_width: int
+    max_entries: int
 
     @property
     def center_order(self) -> str: ...

@@ -96,8 +96,8 @@ class CutGraphs:
 
     @cached_property
     def nearest(self) -> Array:
-        """The 30 nearest neighbours of each distinct row, or all other rows if there are fewer."""
-        return self._distinct.neighbors(min(WIDE, len(self._distinct) - 1)).indices
+        """The 30 nearest neighbours of each distinct row, or all others if there are fewer."""
+        return self._distinct.nearest(min(WIDE, len(self._distinct) - 1))
 
     @cached_property
     def _spread(self) -> Array:

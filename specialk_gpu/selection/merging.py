@@ -11,8 +11,9 @@ from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.measured_parts import LonePart, MeasuredParts
 from specialk_gpu.selection.null_distribution import decisive_log_p_under_null
-from specialk_gpu.selection.parts import LonePart, MeasuredParts, Parts, lone_part, touching_parts
+from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 
 __all__ = ["Tree", "merge"]
 

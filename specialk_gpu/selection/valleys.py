@@ -33,6 +33,7 @@ from scipy.special import bdtr
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
+from specialk_gpu.selection.bent_valleys import is_valley_bent
 from specialk_gpu.selection.node_rows import NodeRows
 
 __all__ = ["Valleys", "halves_for_valleys", "rows_in_valleys", "valley_log_p"]
@@ -43,11 +44,10 @@ SMOOTH = 7  # to choose windows, counts are averaged over windows moved by up to
 MARGIN = 0.45  # rows count up to this share of the way from the midpoint to another mean
 SHALLOW = 0.93  # a valley must have a lower density, relative to the lower peak
 DEEP = 0.5  # the same if clusters may be bent: the density of the valley of a bent cluster
-BENT = 0.8  # a pair is bent if its valley is further off the line, in standard deviations
-HALF_DEVIATION, ON_THE_LINE = 0.5, 0.15  # so near to the line must be this share of the valley
 FEWEST = 3  # smallest number of rows of a cluster in each half
 LEAST_P = 1e-300
 CHUNK = 2**20  # pairs times rows, or entries of rows, that are processed together
+HOST_CHUNK = 2**18  # pairs times rows, or nodes times rows, on the host: they stay in cache
 
 
 def halves_for_valleys(X: Array, chunk: int = CHUNK) -> Array:
@@ -195,12 +195,13 @@ class Valleys:
         found = np.zeros(len(pairs), dtype=bool)
         for i, own in enumerate(np.split(content, np.searchsorted(content[:, 0], range(1, len(pairs))))):
             sizes = np.bincount(own[:, 1].astype(np.int64), minlength=3)
-            found[i] = _is_valley_bent(own[:, 3:], own[:, 2], sizes)
+            found[i] = is_valley_bent(own[:, 3:], own[:, 2], sizes)
         return found
 
     def _in_chunks(self, n_pairs: int, means: _ValleyMeans) -> list[slice]:
         """Divide pairs into chunks that are processed together."""
-        n_chunks = min(-(-n_pairs * means.products.shape[1] // CHUNK), n_pairs)
+        size = HOST_CHUNK if self._bk.name == "numpy" else CHUNK
+        n_chunks = min(-(-n_pairs * means.products.shape[1] // size), n_pairs)
         bounds = [i * n_pairs // max(n_chunks, 1) for i in range(n_chunks + 1)]
         return [slice(*ends) for ends in pairwise(bounds)]
 
@@ -268,7 +269,7 @@ class Valleys:
 
 def _blocks_of_rows(bk: Backend, m: int, n: int) -> list[slice]:
     """Divide m rows, of n values each, into blocks of equal size; on a device there is one."""
-    n_blocks = -(-m * n // CHUNK) if bk.name == "numpy" else 1
+    n_blocks = -(-m * n // HOST_CHUNK) if bk.name == "numpy" else 1
     return [slice(*ends) for ends in pairwise(i * m // n_blocks for i in range(n_blocks + 1))]
 
 
@@ -278,40 +279,6 @@ def _in_chunks(X: Array, mean: Array | float, size: int = CHUNK) -> Iterator[tup
     for start in range(0, X.shape[0], step):
         own = slice(start, start + step)
         yield own, X[own].astype(np.float64) - mean
-
-
-def _is_valley_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
-    """Return whether a pair is bent, from the rows (n, d) in its three windows and their places.
-
-    The line is fitted through the rows of all windows, and deviations are measured from it. The
-    pair is bent if the rows in the valley lie to one side; or if few of them are in the middle, in
-    the direction in which they are widest compared with the rows beside the valley.
-    """
-    if not sizes.all():
-        return bool(sizes[0])  # without rows in the valley nothing is bent
-    Y = Y - Y.mean(axis=0)
-    t = place - place.mean()
-    Y -= np.outer(t, t @ Y / (t @ t))
-    valley, *sides = np.split(Y, np.cumsum(sizes)[:-1])
-    offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
-    own, beside = _covariance_at_valley(valley), sum(map(_covariance_at_valley, sides)) / 2
-    values, axes = np.linalg.eigh(own + beside)
-    known = values > 0.01 * values[-1]
-    if not known.any():
-        return False  # all rows are on the line
-    axes = axes[:, known] / np.sqrt(values[known])  # in which own + beside is the identity
-    squared = ((offset @ axes) ** 2).sum()
-    shares, turned = np.linalg.eigh(axes.T @ own @ axes)
-    widest = (valley - valley.mean(axis=0) + offset) @ axes @ turned[:, -1]
-    n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(max(shares[-1], 0.0))).sum()
-    by_chance = known.sum() / (2 * len(valley))
-    return bool(squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1)
-
-
-def _covariance_at_valley(Y: np.ndarray) -> np.ndarray:
-    """Return the covariance (d, d) of rows (n, d)."""
-    Y = Y - Y.mean(axis=0)
-    return Y.T @ Y / len(Y)
 
 
 def rows_in_valleys(counts: Array) -> Array:

@@ -94,8 +94,9 @@ class WalkGraph:
         S, row, bk = self.S, self.entry_row, backend_of(self.S)
         xp = bk.xp
         degree = bk.bin_sums(row, S.data, S.shape[0])
-        step = 0.5 / xp.where(degree > 0, degree, 1)
-        steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
+        data = (0.5 / xp.where(degree > 0, degree, 1))[row]
+        data *= S.data
+        steps = bk.sparse.csr_matrix((data, S.indices, S.indptr), shape=S.shape)
         order, place = bk.locality_order(S), None
         if order is not None:
             place = xp.empty_like(order)
@@ -123,7 +124,9 @@ def prepare_walks(W: Sparse, *, twins: bool = False) -> WalkGraph:
         content = content[0][other], (row, W.indices[other])
     S = normalised_graph(bk.sparse.csr_matrix(content, shape=W.shape))
     # multiples of 2^-31: sums of up to 2^22 of them are exact in any order, as atomics require
-    S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
+    S.data *= 2.0**31
+    xp.rint(S.data, out=S.data)
+    S.data *= 2.0**-31
     return WalkGraph(S, _twins_for_walks(bk, S, row) if twins else None)
 
 

@@ -81,6 +81,7 @@ __all__ = [
     "largest",
     "locality_order",
     "map_chunks",
+    "max_entries",
     "name",
     "narrow_block",
     "nearest_center",
@@ -125,6 +126,7 @@ tile_bytes = 2**27  # size of a tile (the scores of a block of rows), if memory 
 center_order = "C"  # memory order of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once, even if it stops at the first
 sweep_bytes = 2**29  # memory for the runs of a sweep in one batch
+max_entries = 2**63 - 1  # of a sparse matrix
 walk_width = 16  # parts in which walks end that are counted together
 
 

@@ -38,6 +38,7 @@ from specialk_gpu.backend.gpu.lloyd import (
     sums_of_minima,
 )
 from specialk_gpu.backend.gpu.matrices import (
+    MAX_ENTRIES,
     as_float32,
     components_of,
     connected_components,
@@ -79,6 +80,7 @@ __all__ = [
     "largest",
     "locality_order",
     "map_chunks",
+    "max_entries",
     "name",
     "narrow_block",
     "nearest_center",
@@ -122,6 +124,7 @@ panel_multiple = 8  # 8 numbers of float32 are 32 bytes, the unit of reads from 
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
+max_entries = MAX_ENTRIES
 walk_width = 2048
 
 T = TypeVar("T")
