@@ -11,9 +11,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import SpecialK
 from specialk_gpu.selection import valleys
+from specialk_gpu.selection.bent_valleys import is_valley_bent
 from specialk_gpu.selection.discrete import spread_discrete_columns
 from specialk_gpu.selection.null_distribution import local_dimension
-from specialk_gpu.selection.bent_valleys import is_valley_bent
 from specialk_gpu.selection.valleys import (
     MARGIN,
     SHALLOW,

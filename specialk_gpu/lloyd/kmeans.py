@@ -247,7 +247,7 @@ def _check_kmeans_arguments(X: Array, n_clusters: int, init: Array | None) -> No
 
 
 def _centred_for_kmeans(
-    bk: Backend, X: Array, init: Array | None, *, overwrite: bool
+    bk: Backend, X: Array, init: Array | None, *, overwrite: bool = False
 ) -> tuple[Array, Array | None, Array, float]:
     """Shift and scale X and `init`; return them with the shift and the unit. It may overwrite X.
 

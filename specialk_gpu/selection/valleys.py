@@ -23,7 +23,6 @@ deeper than that of a ring.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -104,8 +103,8 @@ class Valleys:
 
     Notes
     -----
-    Stores K m products, and m for each union. Costs two products of `X` with 2 K columns, and some passes over the rows
-    for each pair.
+    Stores K m products, and m for each union. Costs two products of `X` with 2 K columns, and some
+    passes over the rows for each pair.
     """
 
     def __init__(self, X: Array, half: Array, part: Array, K: int) -> None:
@@ -176,7 +175,10 @@ class Valleys:
         Moves the rows in windows to the host, so they should have few columns.
         """
         bk, xp, chosen = self._bk, self._bk.xp, []
-        ends, starts = self._places(pairs, nodes), _valley_windows(self.counts(pairs, nodes).sum(axis=1))
+        ends, starts = (
+            self._places(pairs, nodes),
+            _valley_windows(self.counts(pairs, nodes).sum(axis=1)),
+        )
         windows = list(zip(starts, (VALLEY, SIDE, SIDE), strict=True))
         for means in self._means(nodes):
             for own in self._in_chunks(len(pairs), means):
@@ -193,7 +195,9 @@ class Valleys:
         content = bk.to_numpy(xp.concatenate(chosen))
         content = content[np.lexsort((content[:, 1], content[:, 0]))]
         found = np.zeros(len(pairs), dtype=bool)
-        for i, own in enumerate(np.split(content, np.searchsorted(content[:, 0], range(1, len(pairs))))):
+        for i, own in enumerate(
+            np.split(content, np.searchsorted(content[:, 0], range(1, len(pairs))))
+        ):
             sizes = np.bincount(own[:, 1].astype(np.int64), minlength=3)
             found[i] = is_valley_bent(own[:, 3:], own[:, 2], sizes)
         return found

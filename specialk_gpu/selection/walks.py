@@ -192,18 +192,20 @@ def largest_in_panels(panels: Iterable[tuple[slice, Array]]) -> tuple[Array, Arr
 
     `panels` are slices of columns, in their order, and the entries (m, w) in these columns.
     """
-    largest: Array = None
-    for columns, own in panels:
-        xp = backend_of(own).xp
-        place = own.argmax(axis=1)
-        value = xp.take_along_axis(own, place[:, None], axis=1)[:, 0]
-        place = (place + columns.start).astype(np.int32)
-        if largest is None:
-            largest, column = value, place
-        else:
-            larger = value > largest
-            largest, column = xp.where(larger, value, largest), xp.where(larger, place, column)
+    all_panels = iter(panels)
+    largest, column = _largest_in_panel(*next(all_panels))
+    for columns, own in all_panels:
+        value, place = _largest_in_panel(columns, own)
+        xp, larger = backend_of(own).xp, value > largest
+        largest, column = xp.where(larger, value, largest), xp.where(larger, place, column)
     return largest, column
+
+
+def _largest_in_panel(columns: slice, own: Array) -> tuple[Array, Array]:
+    """Return the result of `largest_in_panels` for one panel."""
+    place = own.argmax(axis=1)
+    value = backend_of(own).xp.take_along_axis(own, place[:, None], axis=1)[:, 0]
+    return value, (place + columns.start).astype(np.int32)
 
 
 def parts_joined_by_walks(
