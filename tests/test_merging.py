@@ -260,6 +260,19 @@ def test_of_no_pairs_nothing_is_measured(bk):
     assert between.shape == within.shape == (0,)
 
 
+@pytest.mark.parametrize("K", [2, 255, 256, 300])
+def test_edges_are_counted_for_any_number_of_parts(bk, K):
+    W = sum(np.eye(600, k=k) for k in (-2, -1, 1, 2))
+    part = np.arange(600) * K // 600
+    graph = prepare_walks(bk.sparse.csr_matrix(sparse.csr_matrix(W)))
+    cuts = Cuts(graph, bk.asarray(part, dtype=np.int32), K)
+    i, j = np.nonzero(np.triu(W))
+    found = dict(zip(map(tuple, np.transpose(cuts._ends_of_group)), cuts._n_edges, strict=True))
+    pairs, counts = np.unique(np.c_[part[i], part[j]], axis=0, return_counts=True)
+    assert found == dict(zip(map(tuple, pairs), counts, strict=True))
+    assert cuts._first_edge.tolist() == (np.cumsum(counts) - counts).tolist()
+
+
 # -- memory of nodes -----------------------------------------------------------------------------
 
 
