@@ -52,7 +52,6 @@ EXACT = {  # these, which have one right value
     "_storage.FORMAT",
     "arrays.GZIP_RATIO",
     "arrays._IDX_DTYPES",
-    "knn.MAX_EDGES",
     "affinity.MOST",
     "text.MOST_OF_GZIP",
 }

@@ -18,6 +18,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import specialk_gpu
 from specialk_gpu.backend import backend_of, cpu, describe_backends, driver, get_backend
+from specialk_gpu.backend.cpu import arrays
 from specialk_gpu.backend.cpu import threads as host_threads
 from specialk_gpu.backend.driver import DriverVerdict
 from specialk_gpu.backend.tiles import map_tiles
@@ -581,3 +582,25 @@ def test_a_child_that_was_forked_amid_a_product_starts_anew():
             os._exit(host_threads.one_blas_thread.users + (after != before))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
         assert host_threads.one_blas_thread.users == 1
+
+
+def test_the_rows_of_entries_are_those_of_the_coordinates(bk):
+    W = sparse.random(40, 30, 0.05, format="csr", random_state=0)  # some rows are empty
+    found = bk.entry_rows(bk.asarray(W.indptr), W.nnz)
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(bk.to_numpy(found), W.tocoo().row)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("shape", [(1, 60), (2, 60), (301, 60), (301, 1)])
+def test_the_tiles_in_which_rows_are_squared_do_not_matter(monkeypatch, order, shape):
+    X = np.asarray(np.random.default_rng(0).standard_normal(shape), order=order)
+    expected = (X * X).sum(axis=1)
+    for entries in (1, 700, 2**20):
+        monkeypatch.setattr(arrays, "TILE_ENTRIES", entries)
+        np.testing.assert_array_equal(cpu.row_squares(X), expected)
+
+
+def test_the_squares_of_rows_are_summed(bk):
+    X = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(bk.to_numpy(bk.row_squares(bk.asarray(X))), [5, 50, 149, 302])

@@ -22,6 +22,7 @@ from specialk_gpu.selection import parts as parts_module
 from specialk_gpu.selection.cut_graphs import NEAR, WIDE, CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import CERTAIN, Cuts, heaviest_cut, heaviest_cut_if_mixed
+from specialk_gpu.selection.measured_parts import LonePart, MeasuredParts
 from specialk_gpu.selection.null_distribution import (
     bonferroni_log_p,
     decisive_log_p_under_null,
@@ -33,8 +34,6 @@ from specialk_gpu.selection.null_distribution import (
 from specialk_gpu.selection.parts import (
     CLEAR_LOG_P,
     THIN_WEIGHT,
-    LonePart,
-    MeasuredParts,
     Parts,
     has_shortcuts,
     lone_part,
@@ -42,10 +41,12 @@ from specialk_gpu.selection.parts import (
 )
 from specialk_gpu.selection.walks import (
     N_STEPS,
+    largest_in_panels,
     membership_by_walks,
     parts_joined_by_walks,
     prepare_walks,
     walk,
+    walk_panels,
     walk_shares,
 )
 
@@ -328,6 +329,36 @@ def test_clusters_that_hold_together_are_their_own_parts(bk):
     part, owner, core = parts_joined_by_walks(prepare_walks(graph_of(bk, W)), labels, 3)
     assert part is labels
     assert (owner.tolist(), core) == ([0, 1, 2], None)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5])
+def test_the_panels_in_which_walks_are_counted_do_not_matter(bk, monkeypatch, width):
+    rng = np.random.default_rng(1)
+    W = np.triu(rng.random((60, 60)) * (rng.random((60, 60)) < 0.1), 1)
+    graph, labels = (
+        prepare_walks(graph_of(bk, W + W.T)),
+        labels_of(bk, rng.integers(-1, 7, size=60)),
+    )
+    expected = bk.to_numpy(walk(graph, labels, 7))
+    monkeypatch.setattr(bk, "walk_width", width)
+    np.testing.assert_array_equal(bk.to_numpy(walk(graph, labels, 7)), expected)
+    panels = list(walk_panels(graph, labels, 7))
+    assert max(own.shape[1] for _, own in panels) <= width
+    value, column = (bk.to_numpy(x) for x in largest_in_panels(panels))
+    np.testing.assert_array_equal(column, expected.argmax(axis=1))  # the first of equal ones
+    np.testing.assert_array_equal(value, expected.max(axis=1))
+
+
+def test_edges_are_the_entries_above_the_diagonal(bk):
+    W = knn_graph(BLOBS)
+    graph = prepare_walks(graph_of(bk, W + sparse.identity(len(BLOBS))))  # loops are no edges
+    row, column, weight = (bk.to_numpy(x) for x in graph.edges)
+    S = to_scipy(bk, graph.S)
+    expected = sparse.triu(S, 1, format="csr").tocoo()
+    np.testing.assert_array_equal(row, expected.row)
+    np.testing.assert_array_equal(column, expected.col)
+    np.testing.assert_array_equal(weight, expected.data)
+    np.testing.assert_array_equal(bk.to_numpy(graph.entry_row), S.tocoo().row)
 
 
 def test_shares_of_walks_are_powers_of_the_matrix_of_steps(bk):
@@ -756,7 +787,7 @@ class Given:
             second and columns > 0,
         )
         self.valley, self.bent, self.isolation, self.widths = valley, bent, isolation, widths
-        self.n_nodes, self.asked = 2, []
+        self.n_unions, self.asked = 0, []
 
     def valleys(self, *_):
         return self

@@ -223,11 +223,11 @@ def test_too_many_edges_are_refused_before_they_are_listed(bk, monkeypatch):
 @pytest.mark.parametrize("n_edges", [2**31, 2**31 + 1, 60_000**2])
 def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
     with pytest.raises(MemoryError) as caught:
-        refuse_radius_graph(n_edges, 2**60, 0.123456789)
+        refuse_radius_graph(n_edges, 2**31 - 1, 2**60, 0.123456789)
     message = str(caught.value)
     for part in (
         f"{n_edges:,} edges",
-        f"{12 * n_edges / 1e9:.1f} GB",
+        f"{16 * n_edges / 1e9:.1f} GB",
         "ε = 0.123457",
         "`coverage`",
     ):
@@ -235,9 +235,9 @@ def test_edges_beyond_32_bits_are_refused_whatever_the_memory(n_edges):
     assert "-" not in message.replace("32-bit", "")
 
 
-def test_a_graph_of_neighbours_beyond_32_bits_is_refused(bk, monkeypatch):
-    assert np.iinfo(np.int32).max == graph.MAX_EDGES
-    monkeypatch.setattr(graph, "MAX_EDGES", 1000)
+def test_a_graph_of_neighbours_beyond_32_bits_is_refused_on_a_device(bk, monkeypatch):
+    assert bk.max_entries == {"numpy": 2**63 - 1, "cuda": 2**31 - 1}[bk.name]
+    monkeypatch.setattr(bk, "max_entries", 1000)
     with pytest.raises(MemoryError, match=r"200 rows has more than the 1,000 edges .*`n_neigh"):
         knn_graph(readonly(bk, DATA["normal"]), 10)
 
@@ -247,7 +247,9 @@ def test_a_graph_of_neighbours_beyond_32_bits_is_refused(bk, monkeypatch):
 def test_the_blocks_in_which_a_graph_is_assembled_do_not_matter(bk, monkeypatch, weights, entries):
     X = DATA["normal"]
     whole = knn_graph(readonly(bk, X), 10, weights=weights)
-    monkeypatch.setattr(graph, "BLOCK_ENTRIES", entries)
+    monkeypatch.setattr(
+        graph, "BLOCK_ENTRIES" if bk.name == "cuda" else "HOST_BLOCK_ENTRIES", entries
+    )
     blocks = knn_graph(readonly(bk, X), 10, weights=weights)
     for part in ("data", "indices", "indptr"):
         one, other = (bk.to_numpy(getattr(W, part)) for W in (whole, blocks))
@@ -256,11 +258,16 @@ def test_the_blocks_in_which_a_graph_is_assembled_do_not_matter(bk, monkeypatch,
 
 
 def test_edges_that_fit_are_let_through():
-    assert refuse_radius_graph(2**31 - 1, 2**40, 1.0) is None
-    assert refuse_radius_graph(0, 0, 1.0) is None
-    assert refuse_radius_graph(2000, 30_000, 1.0) is None  # twelve bytes each: four fifths
+    most = 2**31 - 1
+    assert refuse_radius_graph(most, most, 2**40, 1.0) is None
+    assert refuse_radius_graph(0, most, 0, 1.0) is None
+    assert refuse_radius_graph(2000, most, 30_000, 1.0) is None  # twelve bytes each: four fifths
     with pytest.raises(MemoryError, match="needs 24 kB, but 30 kB are free"):
-        refuse_radius_graph(2000, 29_999, 1.0)
+        refuse_radius_graph(2000, most, 29_999, 1.0)
+    wide = 16 * 2**31  # numbers of 64 bits
+    assert refuse_radius_graph(2**31, 2**63 - 1, wide * 5 // 4, 1.0) is None
+    with pytest.raises(MemoryError, match="needs 34.4 GB, but 42.9 GB are free"):
+        refuse_radius_graph(2**31, 2**63 - 1, wide * 5 // 4 - 1, 1.0)
 
 
 def test_a_square_is_the_largest_whose_root_is_at_most_the_radius():

@@ -181,6 +181,21 @@ def test_a_number_of_clusters_does_not_see_the_others_of_its_batch(bk, n_init):
         assert public.inertias == alone.inertias
 
 
+@pytest.mark.parametrize(
+    ("dtype", "scale"), [(np.float64, 1.0), (np.float64, 1e-120), (np.float32, 1.0)]
+)
+def test_rows_are_overwritten_only_if_this_is_allowed(bk, dtype, scale):
+    X = bk.asarray((scale * (NOISE + 100)).astype(dtype))
+    before = X.copy()
+    (expected,) = kmeans_batch(X, [4], seeds=[0])
+    assert bool((before == X).all())
+    (found,) = kmeans_batch(X, [4], seeds=[0], overwrite=True)
+    np.testing.assert_array_equal(bk.to_numpy(found.labels), bk.to_numpy(expected.labels))
+    np.testing.assert_array_equal(bk.to_numpy(found.centers), bk.to_numpy(expected.centers))
+    assert found.inertias == expected.inertias
+    assert bool((before == X).all()) == (dtype == np.float32)  # which is converted to a copy
+
+
 def test_clusters_too_many_for_a_sample_do_not_change_those_that_are_searched_in_it(
     bk, monkeypatch
 ):

@@ -20,8 +20,10 @@ from specialk_gpu.selection import merging as merging_module
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.cuts import Cuts
+from specialk_gpu.selection.measured_parts import MeasuredParts
 from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.parts import MeasuredParts, Parts, lone_part, touching_parts
+from specialk_gpu.selection.node_rows import NodeRows
+from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 from specialk_gpu.selection.walks import prepare_walks
 
 
@@ -256,6 +258,59 @@ def test_of_no_pairs_nothing_is_measured(bk):
     _, cuts = cuts_of(bk)
     between, within = cuts.measure(np.empty((0, 2), dtype=np.int64))
     assert between.shape == within.shape == (0,)
+
+
+@pytest.mark.parametrize("K", [2, 255, 256, 300])
+def test_edges_are_counted_for_any_number_of_parts(bk, K):
+    W = sum(np.eye(600, k=k) for k in (-2, -1, 1, 2))
+    part = np.arange(600) * K // 600
+    graph = prepare_walks(bk.sparse.csr_matrix(sparse.csr_matrix(W)))
+    cuts = Cuts(graph, bk.asarray(part, dtype=np.int32), K)
+    i, j = np.nonzero(np.triu(W))
+    found = dict(zip(map(tuple, np.transpose(cuts._ends_of_group)), cuts._n_edges, strict=True))
+    pairs, counts = np.unique(np.c_[part[i], part[j]], axis=0, return_counts=True)
+    assert found == dict(zip(map(tuple, pairs), counts, strict=True))
+    assert cuts._first_edge.tolist() == (np.cumsum(counts) - counts).tolist()
+
+
+# -- memory of nodes -----------------------------------------------------------------------------
+
+
+def test_values_of_a_union_are_the_sums_over_its_nodes(bk):
+    X = np.random.default_rng(0).random((5, 7))
+    rows = NodeRows(bk, 5, 7)
+    rows.values[:5] = bk.asarray(X)
+    expected = dict(enumerate(X))
+    for new, (a, b) in enumerate([(0, 3), (1, 5), (2, 4), (6, 7)], start=5):
+        rows.unite(a, b)
+        expected[new] = expected[a] + expected[b]
+        del expected[a], expected[b]
+        rows.release([a])
+        rows.release([a, b])
+        for node, values in expected.items():
+            np.testing.assert_array_equal(host(bk, rows.values[int(rows.place[node])]), values)
+        assert (rows.place >= 0).sum() == len(expected)
+    assert rows.place.max() <= 5  # the first union was new, and the others took what was released
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_nothing_that_was_released_is_read(bk, monkeypatch, name):
+    _, _, expected = merged(bk, name)
+    release, most = NodeRows.release, []
+
+    def spoil(self, nodes):
+        nodes = [node for node in nodes if self.place[node] >= 0]
+        for node in nodes:
+            self.values[int(self.place[node])] = np.nan
+        release(self, nodes)
+        most.append(int(self.place.max()) + 1)
+
+    monkeypatch.setattr(NodeRows, "release", spoil)
+    _, _, tree = merged(bk, name)
+    np.testing.assert_array_equal(tree.children, expected.children)
+    np.testing.assert_array_equal(tree.log_p, expected.log_p)
+    np.testing.assert_array_equal(tree.ratio, expected.ratio)
+    assert max(most) <= 1.5 * expected.n_leaves
 
 
 # -- trees ----------------------------------------------------------------------------------------

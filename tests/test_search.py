@@ -25,6 +25,7 @@ from specialk_gpu import (
 )
 from specialk_gpu._result import NO_POWER, TIME_IS_UP, Candidate
 from specialk_gpu._time_limit import OutOfTime, TimeLimit
+from specialk_gpu.graph.rows import Rows
 from specialk_gpu.inspection.verdict import verdict
 from specialk_gpu.selection import polishing
 from specialk_gpu.selection import search as search_module
@@ -40,7 +41,7 @@ from specialk_gpu.selection.fragments import (
 )
 from specialk_gpu.selection.merging import Tree
 from specialk_gpu.selection.null_distribution import log_p_under_null
-from specialk_gpu.selection.polishing import polished, polished_tree
+from specialk_gpu.selection.polishing import polished, polished_shares, polished_tree
 from specialk_gpu.selection.reasons_and_warnings import (
     reason_by_bound,
     reason_by_cut,
@@ -49,6 +50,9 @@ from specialk_gpu.selection.reasons_and_warnings import (
     warn_of_the_test,
 )
 from specialk_gpu.selection.walks import prepare_walks
+from specialk_gpu.spectrum.eigenpairs import eigenpairs
+
+QUIET = SimpleNamespace(stop=lambda *_: None)  # a clock that nobody reads
 
 FOUR, FOUR_Y = make_blobs(
     240, centers=[(0, 0), (9, 0), (0, 9), (9, 9)], cluster_std=1.2, random_state=0
@@ -495,7 +499,27 @@ def test_copies_of_a_row_are_in_one_cluster(bk):
     assert adjusted_rand_score(labels[:, 0], FOUR_Y) == 1
 
 
+def test_after_a_search_the_graphs_are_free_and_made_again_if_asked_for(bk):
+    W = knn_graph(FOUR)
+    graphs = CutGraphs(bk.sparse.csr_matrix(W), Rows(bk.asarray(FOUR)))
+    near, wide, nearest = graphs.near, graphs.wide, graphs.nearest
+    search_module.search(
+        graphs, lambda n: eigenpairs(bk.sparse.csr_matrix(W), n), QUIET, alpha=0.01
+    )
+    assert not {"near", "wide", "nearest", "_spread", "_halves"} & set(vars(graphs))
+    assert graphs.near is not near
+    np.testing.assert_array_equal(bk.to_numpy(graphs.near.S.data), bk.to_numpy(near.S.data))
+    np.testing.assert_array_equal(bk.to_numpy(graphs.wide.S.data), bk.to_numpy(wide.S.data))
+    np.testing.assert_array_equal(bk.to_numpy(graphs.nearest), bk.to_numpy(nearest))
+
+
 # -- polishing ------------------------------------------------------------------------------------
+
+
+def polished_with_shares(graph, labels, k, **settings):
+    """Return the labels after polishing, and the shares of walks that they follow."""
+    labels, before = polished(graph, labels, k, **settings)
+    return labels, polished_shares(graph, labels, before, k)
 
 
 @pytest.mark.parametrize("k", [2, 7, 40, 200])
@@ -503,7 +527,7 @@ def test_polishing_empties_no_cluster(bk, k):
     graph = prepare_walks(bk.sparse.csr_matrix(knn_graph(FOUR)))
     rng = np.random.default_rng(k)
     y = rng.permutation(np.concatenate([np.arange(k), rng.integers(k, size=len(FOUR) - k)]))
-    labels, shares = polished(graph, bk.asarray(y, dtype=np.int32), k)
+    labels, shares = polished_with_shares(graph, bk.asarray(y, dtype=np.int32), k)
     labels, shares = bk.to_numpy(labels), bk.to_numpy(shares)
     assert np.bincount(labels, minlength=k).min() > 0
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-12)
@@ -540,7 +564,7 @@ def test_polishing_does_not_pull_touching_clusters_together(seed):
 def test_a_row_from_which_no_walk_leads_keeps_its_cluster(bk):
     W = sparse.block_diag([np.ones((30, 30)), np.ones((20, 20)), np.zeros((2, 2))], format="csr")
     y = np.repeat([0, 1, 0, 1], [30, 20, 1, 1])
-    labels, shares = polished(
+    labels, shares = polished_with_shares(
         prepare_walks(bk.sparse.csr_matrix(W)), bk.asarray(y, dtype=np.int32), 2
     )
     np.testing.assert_array_equal(bk.to_numpy(labels), y)
@@ -564,11 +588,13 @@ def test_polishing_ends_with_the_round_that_would_take_too_many_rows_of_a_cluste
     graph = prepare_walks(bk.sparse.csr_matrix(sparse.csr_matrix(W)))
     labels, shares = y, np.eye(5)[y]
     for rounds in range(5):
-        found = polished(graph, bk.asarray(y, dtype=np.int32), 5, rounds=rounds, **settings)
+        found = polished_with_shares(
+            graph, bk.asarray(y, dtype=np.int32), 5, rounds=rounds, **settings
+        )
         np.testing.assert_array_equal(bk.to_numpy(found[0]), labels)
         np.testing.assert_allclose(bk.to_numpy(found[1]), shares, rtol=1e-6)
         if rounds == 3:
-            usual = polished(graph, bk.asarray(y, dtype=np.int32), 5, **settings)
+            usual = polished_with_shares(graph, bk.asarray(y, dtype=np.int32), 5, **settings)
             np.testing.assert_array_equal(bk.to_numpy(usual[1]), bk.to_numpy(found[1]))
         moved = ends @ np.eye(5)[labels]
         sizes = np.bincount(moved.argmax(axis=1), minlength=5)
@@ -754,7 +780,9 @@ def searched(monkeypatch, log_p, gaps=(), end=None, attainable=-99.0, **settings
     children = [(0 if i == 1 else n + i - 2, i) for i in range(1, n)]
     leaf = np.arange(30, dtype=np.int32) % n
     tree = Tree.of(leaf, children, np.array([-math.inf, *log_p]), np.zeros(n))
-    own = SimpleNamespace(n_distinct=30, n_rows=30, attainable_log_p=lambda: attainable)
+    own = SimpleNamespace(
+        n_distinct=30, n_rows=30, attainable_log_p=lambda: attainable, forget=lambda: None
+    )
 
     def settle(_, merged, k, least, log_alpha, *, polish):
         assert log_alpha == -5.0
@@ -774,7 +802,7 @@ def searched(monkeypatch, log_p, gaps=(), end=None, attainable=-99.0, **settings
     monkeypatch.setattr(search_module, "_search_trees", lambda *_: ([tree], "pairs", end, "known"))
     monkeypatch.setattr(search_module, "polished_tree", settle)
     monkeypatch.setattr(search_module, "log_p_without_jumps", lambda _, t, k, __: t.log_p[k - 1])
-    clock = SimpleNamespace(stop=lambda *_: None)
+    clock = QUIET
     found = search_module.search(own, None, clock, alpha=math.exp(-5.0), **settings)
     return found, settled, told
 
@@ -866,7 +894,9 @@ def test_a_search_that_is_out_of_time_polishes_nothing(monkeypatch):
 def trees_searched(monkeypatch, m, rounds, n_clusters=None, least=1, most=None):
     """Search trees of which each round's are known; return the result and what was cut."""
     wish = search_module._SearchRequest(-5.0, n_clusters, least, most or n_clusters or m)
-    graphs = SimpleNamespace(n_distinct=m, one_part=lambda: np.zeros(m, dtype=np.int32))
+    graphs = SimpleNamespace(
+        n_distinct=m, one_part=lambda: np.zeros(m, dtype=np.int32), forget=lambda: None
+    )
     cut, told, rounds = [], [], iter(rounds)
 
     def grow(_, __, wanted, seed, ___, pairs, trees):

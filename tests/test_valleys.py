@@ -11,6 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from specialk_gpu import SpecialK
 from specialk_gpu.selection import valleys
+from specialk_gpu.selection.bent_valleys import is_valley_bent
 from specialk_gpu.selection.discrete import spread_discrete_columns
 from specialk_gpu.selection.null_distribution import local_dimension
 from specialk_gpu.selection.valleys import (
@@ -127,6 +128,7 @@ def test_of_many_pairs_each_is_counted_as_if_it_was_alone(bk, monkeypatch):
     counts, bent = bk.to_numpy(found.counts(pairs, nodes)), found.are_bent(pairs, nodes)
     for chunk in (300, 900, 1000, 10**5):
         monkeypatch.setattr(valleys, "CHUNK", chunk)
+        monkeypatch.setattr(valleys, "HOST_CHUNK", chunk)
         np.testing.assert_array_equal(bk.to_numpy(found.counts(pairs, nodes)), counts)
         np.testing.assert_array_equal(found.are_bent(pairs, nodes), bent)
     for i in range(len(pairs)):
@@ -254,7 +256,7 @@ def test_a_pair_is_bent_by_its_definition():
             Y[: sizes[0], 0] -= 1.2
             Y[: sizes[0], 0] += rng.uniform(1, 4) * rng.choice([-1, 1], size=sizes[0])
         told.append(bent_by_definition(Y, place, sizes))
-        assert valleys._is_valley_bent(Y, place, sizes) == any(told[-1])
+        assert is_valley_bent(Y, place, sizes) == any(told[-1])
     assert {tuple(map(bool, x)) for x in told} == {(a, b) for a in (0, 1) for b in (0, 1)}
 
 
@@ -277,8 +279,8 @@ def test_a_pair_is_bent_from_the_offset_of_its_valley_on_that_the_definition_has
             low, high = (low, middle) if is_beyond else (middle, high)
         if low > 0 and not bent_by_definition(moved(low), place, sizes)[1]:
             n_found += 1
-            assert not valleys._is_valley_bent(moved(low - 1e-3), place, sizes)
-            assert valleys._is_valley_bent(moved(high + 1e-3), place, sizes)
+            assert not is_valley_bent(moved(low - 1e-3), place, sizes)
+            assert is_valley_bent(moved(high + 1e-3), place, sizes)
     assert n_found >= 6
 
 
@@ -289,18 +291,18 @@ def test_rows_on_the_line_and_equal_columns_say_nothing_of_a_bend():
         place = np.repeat([0.0, -1.0, 1.0], sizes) + rng.uniform(-0.3, 0.3, size=sizes.sum())
         Y = rng.normal(size=(sizes.sum(), 2))
         Y[: sizes[0], 0] += rng.uniform(0, 2)
-        bent = valleys._is_valley_bent(Y, place, sizes)
+        bent = is_valley_bent(Y, place, sizes)
         more = np.c_[np.full(len(Y), 7.0), Y, 3 * place + 1]
-        assert valleys._is_valley_bent(more, place, sizes) == bent
-        assert not valleys._is_valley_bent(more[:, [0]], place, sizes)
-        assert valleys._is_valley_bent(1e3 * Y + 5, 2 * place - 9, sizes) == bent
+        assert is_valley_bent(more, place, sizes) == bent
+        assert not is_valley_bent(more[:, [0]], place, sizes)
+        assert is_valley_bent(1e3 * Y + 5, 2 * place - 9, sizes) == bent
 
 
 def test_without_rows_beside_it_a_valley_is_bent_and_without_rows_in_it_not():
     rng = np.random.default_rng(0)
     for sizes, bent in (((5, 0, 4), True), ((5, 4, 0), True), ((0, 5, 4), False)):
         Y, place = rng.normal(size=(9, 2)), rng.normal(size=9)
-        assert valleys._is_valley_bent(Y, place, np.array(sizes)) == bent
+        assert is_valley_bent(Y, place, np.array(sizes)) == bent
 
 
 def test_a_peak_of_each_half_on_another_side_is_no_valley():
@@ -371,7 +373,7 @@ def test_a_pair_is_bent_if_few_rows_of_the_valley_are_in_its_middle(n_near, bent
     side = np.tile([-0.1, 0.1], 25)
     Y = np.concatenate([valley, side, side])[:, None]
     place = np.repeat([0.0, -1, 1], [100, 50, 50])
-    assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
+    assert is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
 
 
 @pytest.mark.parametrize(("offset", "bent"), [(0.4, True), (0.6, False)])
@@ -380,7 +382,7 @@ def test_the_middle_of_a_valley_is_that_of_the_rows_beside_it(offset, bent):
     side = np.tile([-0.1, 0.1], 25)
     Y = np.concatenate([np.tile([-1, 1], 50) + offset, side, side])[:, None]
     place = np.repeat([0.0, -1, 1], [100, 50, 50])
-    assert valleys._is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
+    assert is_valley_bent(Y, place, np.array([100, 50, 50])) == bent
 
 
 def test_a_valley_that_has_to_be_deeper_is_less_probable(bk):

@@ -4,10 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import load_digits, make_blobs, make_moons
 
 from specialk_gpu import SpecialK, knn_graph, radius_graph
-from specialk_gpu.backend import get_backend
+from specialk_gpu.backend import get_backend, indices
+from specialk_gpu.backend.indices import index_dtype
 
 # Graphs and cuts have the same bits on both backends, and the same labels the same calibrated p.
 # Inertia and the bound are sums over D. Its columns agree within the residuals, 1e-12 at most, over
@@ -184,3 +186,45 @@ def test_the_stand_in_adds_in_an_order_that_differs(request):
     xp = get_backend("cuda").xp
     place, weights = xp.zeros(100, dtype=np.int64), 10.0 ** xp.arange(-16, 4, 0.2)
     assert len({float(xp.bincount(place, weights)[0]) for _ in range(20)}) > 1
+
+
+# -- more entries than 32 bits can number ----------------------------------------------------------
+
+
+def test_the_indices_of_a_graph_are_as_wide_as_its_entries_need():
+    assert index_dtype(2**31 - 1) == np.int32
+    assert index_dtype(2**31) == np.int64
+
+
+@pytest.mark.parametrize("affinity", ["nearest_neighbors", "radius_neighbors", "precomputed"])
+@pytest.mark.parametrize("criterion", ["cut", "zz_top"])
+def test_a_fit_is_the_same_with_indices_of_64_bits(monkeypatch, tmp_path, affinity, criterion):
+    X = ROWS["blobs"] if affinity != "precomputed" else knn_graph(ROWS["blobs"])
+    new = midpoints(ROWS["blobs"]) if affinity != "precomputed" else X[:7]
+    settings = {"affinity": affinity, "criterion": criterion}
+    expected, _ = fit(X, "numpy", **settings)
+    labels = expected.predict(new)
+    monkeypatch.setattr(indices, "MAX_INT32_ENTRIES", 100)
+    wide = []
+
+    def of_64_bits(self, *_, **__):
+        wide.append(self)
+        return np.int64
+
+    # SciPy makes indices narrow again where the entries are few; here it takes them for many
+    monkeypatch.setattr(sparse.csr_matrix, "_get_index_dtype", of_64_bits)
+    found, _ = fit(X, "numpy", **settings)
+    assert wide
+    for W in (
+        found.affinity_matrix_,
+        knn_graph(ROWS["blobs"]),
+        radius_graph(ROWS["blobs"]).affinity,
+    ):
+        assert W.indices.dtype == W.indptr.dtype == np.int64
+    found.save(tmp_path / "model")
+    for model in (found, SpecialK.load(tmp_path / "model")):
+        np.testing.assert_array_equal(model.labels_, expected.labels_)
+        np.testing.assert_array_equal(model.membership_, expected.membership_)
+        np.testing.assert_array_equal(model.predict(new), labels)
+        assert model.affinity_matrix_.indices.dtype == np.int64
+        assert (model.affinity_matrix_ != expected.affinity_matrix_).nnz == 0

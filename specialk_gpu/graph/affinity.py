@@ -18,8 +18,8 @@ MOST = 1e290  # the largest entry: sums of a row stay finite, and those of squar
 
 def rows_of_affinities(W: Sparse, name: str) -> Array:
     """Return the row of each entry of a CSR matrix; raise ValueError if one is not a similarity."""
-    xp = backend_of(W).xp
-    row = xp.searchsorted(W.indptr, xp.arange(W.nnz), side="right") - 1
+    bk = backend_of(W)
+    xp, row = bk.xp, bk.entry_rows(W.indptr, W.nnz)
     wrong = xp.flatnonzero(~(xp.isfinite(W.data) & (W.data >= 0)))
     if wrong.size:
         at = int(wrong[0])

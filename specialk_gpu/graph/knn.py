@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.indices import index_dtype
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.features import features, features_in_metric
 from specialk_gpu.graph.neighbor_lists import checked_lists
 from specialk_gpu.graph.rows import Rows
 
 __all__ = [
-    "MAX_EDGES",
     "WEIGHTS",
     "knn_graph",
     "knn_graph_of",
@@ -25,8 +25,8 @@ __all__ = [
 ]
 
 WEIGHTS = ("connectivity", "distance")
-MAX_EDGES = 2**31 - 1  # CSR indices are int32
 BLOCK_ENTRIES = 2**22  # of the neighbours, or the graph, that are processed together
+HOST_BLOCK_ENTRIES = 2**19  # the same on the host, where more blocks cost less
 HUGE = 2.0**960  # sums of more than 2^63 larger numbers may be infinite
 
 
@@ -80,9 +80,11 @@ def knn_graph(
 
 def knn_graph_of(rows: Rows, n_neighbors: int, weights: str = "connectivity") -> Sparse:
     """Return the graph W_C of rows, as `knn_graph` does."""
+    bk = backend_of(rows.X)
+    if weights == "connectivity":
+        return normalised_graph(symmetric_knn_graph(bk, rows.nearest(n_neighbors), None))
     found = rows.neighbors(n_neighbors, in_units=True)  # the graph has no unit
-    data = None if weights == "connectivity" else found.distances
-    return normalised_graph(symmetric_knn_graph(backend_of(rows.X), found.indices, data))
+    return normalised_graph(symmetric_knn_graph(bk, found.indices, found.distances))
 
 
 @on_its_device
@@ -153,8 +155,8 @@ def _symmetric_knn_csr(
 
     A block of rows is assembled at a time, so that all but the result takes little memory.
     """
-    xp, column = bk.xp, column.astype(np.int32)
-    step = max(1, m * BLOCK_ENTRIES // max(BLOCK_ENTRIES, int(row.size)))
+    xp, column = bk.xp, column.astype(np.int32, copy=False)
+    step = _rows_in_block(bk, m, int(row.size))
     parts, n_edges = [], 0
     for start in range(0, m, step):
         own = other = slice(None)  # one block needs no wait
@@ -179,19 +181,27 @@ def _symmetric_knn_csr(
             keep = xp.concatenate([xp.ones(1, dtype=bool), ~same])[: keys.size] & (values > 0)
             keys, values = keys[keep], values[keep]
         n_edges += int(keys.size)
-        if n_edges > MAX_EDGES:
+        if n_edges > bk.max_entries:
             msg = (
-                f"the graph of {m:,} rows has more than the {MAX_EDGES:,} edges that 32-bit "
+                f"the graph of {m:,} rows has more than the {bk.max_entries:,} edges that 32-bit "
                 "indices can number. Lower `n_neighbors`, or cluster a sample of the rows."
             )
             raise MemoryError(msg)
         own_row = keys // m
         n_rows = min(step, m - start)
         ends = xp.searchsorted(own_row - start, xp.arange(1, n_rows + 1)) + (n_edges - keys.size)
-        parts.append((values, (keys - own_row * m).astype(np.int32), ends.astype(np.int32)))
+        parts.append((values, (keys - own_row * m).astype(np.int32), ends))
     values, indices, ends = (xp.concatenate(part) for part in zip(*parts, strict=True))
-    indptr = xp.concatenate([xp.zeros(1, dtype=np.int32), ends])
+    dtype = index_dtype(n_edges)
+    indices, indptr = indices.astype(dtype, copy=False), xp.zeros(m + 1, dtype=dtype)
+    indptr[1:] = ends
     return bk.sparse.csr_matrix((values, indices, indptr), shape=(m, m))
+
+
+def _rows_in_block(bk: Backend, m: int, n_entries: int) -> int:
+    """Return how many of m rows with so many entries are processed together."""
+    size = BLOCK_ENTRIES if bk.name == "cuda" else min(BLOCK_ENTRIES, HOST_BLOCK_ENTRIES)
+    return max(1, m * size // max(size, n_entries))
 
 
 def _counts_of_knn_keys(xp: ModuleType, keys: Array) -> tuple[Array, Array]:
@@ -214,18 +224,18 @@ def normalised_graph(G: Sparse) -> Sparse:
     bk = backend_of(G)
     xp = bk.xp
     m = G.shape[0]
-    G.data = xp.ldexp(G.data, xp.where(G.data.max() > HUGE, -64, 0))  # keeps the degrees finite
+    xp.ldexp(G.data, xp.where(G.data.max() > HUGE, -64, 0), out=G.data)  # keeps degrees finite
     degree = xp.empty((m, 1))
     bk.spmm(G, xp.ones((m, 1)), degree, 1.0, 0.0, 0.0)
     degree = degree[:, 0]
     scale = xp.where(degree > 0, 1 / xp.sqrt(xp.where(degree > 0, degree, 1)), 0)
     scale, power = xp.frexp(scale)
-    step = max(1, m * BLOCK_ENTRIES // max(BLOCK_ENTRIES, G.nnz))
+    step = _rows_in_block(bk, m, G.nnz)
     inner = [] if step >= m else bk.to_numpy(G.indptr[step:-1:step]).tolist()
     places = pairwise([0, *inner, G.nnz])
     for start, (first, stop) in zip(range(0, m, step), places, strict=True):
         ends = G.indptr[start : start + step + 1]
-        row = start + xp.searchsorted(ends, xp.arange(first, stop), side="right") - 1
+        row = start + bk.entry_rows(ends - first, stop - first)
         own, column = slice(first, stop), G.indices[first:stop]
         fraction, own_power = xp.frexp(G.data[own])
         fraction *= scale[row] * scale[column]

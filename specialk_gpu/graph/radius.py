@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from specialk_gpu._units import size_in_units
 from specialk_gpu.backend import backend_of, on_its_device
+from specialk_gpu.backend.indices import index_dtype
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.distances import DistanceBounds, distance_bounds
 from specialk_gpu.graph.features import features, features_in_metric
-from specialk_gpu.graph.knn import MAX_EDGES
 from specialk_gpu.graph.rows import Rows
 
 __all__ = [
@@ -102,8 +102,9 @@ def radius_graph_of(
     ends = xp.zeros(m + 1, dtype=np.int64)
     ends[1:] = xp.cumsum(count_within_radius(pairs))
     on_host = bk.to_numpy(ends)  # host waits
-    refuse_radius_graph(int(on_host[-1]), bk.free_memory(), radius)
-    indices, indptr = list_within_radius(pairs, on_host), ends.astype(np.int32)
+    n_edges = int(on_host[-1])
+    refuse_radius_graph(n_edges, bk.max_entries, bk.free_memory(), radius)
+    indices, indptr = list_within_radius(pairs, on_host), ends.astype(index_dtype(n_edges))
     data = xp.ones(indices.size)
     return RadiusGraph(bk.sparse.csr_matrix((data, indices, indptr), shape=(m, m)), radius)
 
@@ -117,17 +118,17 @@ def _largest_sq_radius(radius: float) -> float:
     return square
 
 
-def refuse_radius_graph(n_edges: int, free: int, radius: float) -> None:
-    """Raise MemoryError if a graph of `n_edges` stored entries does not fit."""
-    needed = 12 * n_edges
+def refuse_radius_graph(n_edges: int, most: int, free: int, radius: float) -> None:
+    """Raise MemoryError if a graph of `n_edges` stored entries, at `most` so many, does not fit."""
+    needed = (8 + np.dtype(index_dtype(n_edges)).itemsize) * n_edges
     remedy = (
         "Lower `coverage` or `n_neighbors`, or use affinity='nearest_neighbors', "
         "whose graph has at most 2 m n_neighbors edges."
     )
-    if n_edges > MAX_EDGES:
+    if n_edges > most:
         msg = (
             f"the radius graph has {n_edges:,} edges ({size_in_units(needed)}) at "
-            f"ε = {radius:.6g}, more than the {MAX_EDGES:,} that 32-bit indices can number. "
+            f"ε = {radius:.6g}, more than the {most:,} that 32-bit indices can number. "
             f"{remedy}"
         )
         raise MemoryError(msg)
@@ -181,10 +182,11 @@ def list_within_radius(pairs: PairsWithinRadius, ends: np.ndarray) -> Array:
 
     Returns
     -------
-    int32 array of shape (ends[-1],)
+    int32 or int64 array of shape (ends[-1],)
         Row numbers, ascending within each row.
     """
-    indices = pairs.search.bk.xp.empty(int(ends[-1]), dtype=np.int32)
+    n_edges = int(ends[-1])
+    indices = pairs.search.bk.xp.empty(n_edges, dtype=index_dtype(n_edges))
     _tile_within_radius(pairs, (ends, indices))
     return indices
 

@@ -127,11 +127,24 @@ class Rows:
         After a search for more neighbours, these are its first columns. With `in_units`, distances
         are divided by the number that `in_range` returns, so that none of them is infinite.
         """
+        squares, indices, n_redone = self._nearest_in_units(n_neighbors)
+        distances = backend_of(self.X).xp.sqrt(squares)
+        if not in_units:
+            with np.errstate(over="ignore"):  # a distance may be beyond the largest number
+                distances = distances * self._scaled[1]
+        return Neighbors(distances, indices.astype(np.int64), n_redone)
+
+    def nearest(self, n_neighbors: int) -> Array:
+        """Return the row numbers of the nearest neighbours: int32 array (m, n_neighbors)."""
+        return self._nearest_in_units(n_neighbors)[1]
+
+    def _nearest_in_units(self, n_neighbors: int) -> tuple[Array, Array, int]:
+        """Return the result of `_nearest` for rows divided by their unit; refuse lost distances."""
         most = len(self) - 1
         n_neighbors = checked_integer(
             "n_neighbors", n_neighbors, 1, most, "the number of rows less one"
         )
-        xp, (scaled, unit) = backend_of(self.X).xp, self._scaled
+        scaled, unit = self._scaled
         rows = self if scaled is None else scaled
         squares, indices, n_redone = rows._nearest(n_neighbors)
         if unit != 1 and int((squares == 0).sum()) > rows.n_equal(n_neighbors):
@@ -140,11 +153,7 @@ class Rows:
                 "distances between some rows vanish by rounding. Rescale X, or remove the outliers."
             )
             raise ValueError(msg)
-        distances = xp.sqrt(squares)
-        if not in_units:
-            with np.errstate(over="ignore"):  # a distance may be beyond the largest number
-                distances = distances * unit
-        return Neighbors(distances, indices, n_redone)
+        return squares, indices, n_redone
 
     def spacing(self, n_neighbors: int) -> Array:
         """Return the distance (m,) of each row to the last of its nearest neighbours."""
@@ -155,14 +164,14 @@ class Rows:
         return xp.minimum(spacing, np.finfo(np.float64).max)
 
     def _nearest(self, k: int) -> tuple[Array, Array, int]:
-        """Return squared distances, indices (m, k) and `n_redone` of rows within range."""
+        """Return squared distances, int32 indices (m, k) and `n_redone` of rows within range."""
         if self._found is None or self._found[0].shape[1] < k:
             bk, near, groups = backend_of(self.X), self.distinct, self.groups
             if self._base is not None and self.leaders is not None:
                 near, groups = self._base, (bk.xp.arange(len(self._base)), self.leaders)
             if groups is not None:
                 u = len(near)
-                none = bk.xp.empty((1, 0)), bk.xp.empty((1, 0), dtype=np.int64), 0
+                none = bk.xp.empty((1, 0)), bk.xp.empty((1, 0), dtype=np.int32), 0
                 squares, indices, n_redone = near._nearest(min(k, u - 1)) if u > 1 else none
                 both = _neighbors_with_duplicate_rows(bk, squares, indices, groups, len(self), k)
                 self._found = *both, n_redone
@@ -182,8 +191,8 @@ class Rows:
         bk = backend_of(self.X)
         lists = self._lists
         search = search_neighbors if lists is None else lists.search
-        *found, n_redone = search(bk, self.X, k)
-        return [*found, np.array(n_redone)]
+        squares, indices, n_redone = search(bk, self.X, k)
+        return [squares, indices.astype(np.int32), np.array(n_redone)]
 
     def recall(self, counts: list[int]) -> list[Recall]:
         """Return the recall of lists from elsewhere, for some numbers of neighbours."""
@@ -221,7 +230,7 @@ def _neighbors_with_duplicate_rows(
     index_u = xp.concatenate([xp.arange(u)[:, None], index], axis=1)
     members = first_duplicates(xp, group, u, k + 1)  # (u, k + 1), filled up with m
     out_sq = xp.empty((m, k))
-    out_index = xp.empty((m, k), dtype=np.int64)
+    out_index = xp.empty((m, k), dtype=np.int32)
 
     def run(rows: slice) -> None:
         own = xp.arange(rows.start, rows.stop)

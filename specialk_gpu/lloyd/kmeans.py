@@ -158,6 +158,7 @@ def kmeans_batch(
     n_init: int = 10,
     init: Array | None = None,
     max_iter: int = 300,
+    overwrite: bool = False,
 ) -> list[KMeans]:
     """Cluster the rows of X into each of several numbers of clusters, as `kmeans` does for one.
 
@@ -174,6 +175,8 @@ def kmeans_batch(
         Seed of the sample of many rows and of the groups, which are the same for every k.
     init : array of shape (r, k, d), optional
         See `kmeans`. Only for a single k.
+    overwrite : bool
+        Whether X may be overwritten, if it is of float64; this saves a copy.
 
     Returns
     -------
@@ -208,7 +211,7 @@ def kmeans_batch(
         few = kmeans_batch(X, ks[:n_small], seeds=seeds[:n_small], **settings)
         return few + kmeans_batch(X, ks[n_small:], seeds=seeds[n_small:], **settings)
     many = many and n_small > 0
-    X, init, shift, unit = _centred_for_kmeans(bk, X, init)
+    X, init, shift, unit = _centred_for_kmeans(bk, X, init, overwrite=overwrite)
     points = kmeans_points(bk, X)
     rngs, shared_rng = [check_random_state(seed) for seed in seeds], check_random_state(sample_seed)
     parts = []
@@ -244,14 +247,15 @@ def _check_kmeans_arguments(X: Array, n_clusters: int, init: Array | None) -> No
 
 
 def _centred_for_kmeans(
-    bk: Backend, X: Array, init: Array | None
+    bk: Backend, X: Array, init: Array | None, *, overwrite: bool = False
 ) -> tuple[Array, Array | None, Array, float]:
-    """Shift and scale X and `init`; return them with the shift and the unit.
+    """Shift and scale X and `init`; return them with the shift and the unit. It may overwrite X.
 
     Far from the origin, |x|² - 2xc + |c|² cancels. The shift is a multiple of a power of two, so
     that small integers stay exact. The unit is a power of two in which squares do not underflow.
     """
-    xp, X = bk.xp, X.astype(np.float64, copy=False)
+    xp, given = bk.xp, X
+    X = X.astype(np.float64, copy=False)
     high, low = X.max(axis=0), X.min(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):  # refused below
         spread = high - low
@@ -269,7 +273,9 @@ def _centred_for_kmeans(
     unit = 1.0 if not 0 < widest < TINY else 2.0 ** math.frexp(widest)[1]
     if init is not None:
         init = xp.clip((init - shift) / unit, -MAX_ENTRY, MAX_ENTRY)  # farther is the same
-    return xp.ascontiguousarray((X - shift) / unit), init, shift, unit
+    X = xp.subtract(X, shift, out=X if overwrite or X is not given else None)
+    X /= unit
+    return xp.ascontiguousarray(X), init, shift, unit
 
 
 def _kmeans_candidates(

@@ -21,4 +21,4 @@ class Points(NamedTuple):
 
 def kmeans_points(bk: Backend, X: Array, weights: Array | None = None) -> Points:
     """Return the `Points` of rows X (m, d), which are near the origin."""
-    return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), weights)
+    return Points(bk, X, bk.xp.asarray(X, order=bk.center_order), bk.row_squares(X), weights)

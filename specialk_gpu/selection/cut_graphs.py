@@ -52,6 +52,11 @@ class CutGraphs:
         self.n_rows: int = given.shape[0]
         self._widths: dict[tuple[bytes, bool, bool], float] = {}
 
+    def forget(self) -> None:
+        """Free the graphs and what follows from them; each is made again if it is asked for."""
+        for name in ("near", "wide", "nearest", "_spread", "_halves"):
+            self.__dict__.pop(name, None)
+
     @property
     def has_rows(self) -> bool:
         """Whether the rows are known."""
@@ -96,8 +101,8 @@ class CutGraphs:
 
     @cached_property
     def nearest(self) -> Array:
-        """The 30 nearest neighbours of each distinct row, or all other rows if there are fewer."""
-        return self._distinct.neighbors(min(WIDE, len(self._distinct) - 1)).indices
+        """The 30 nearest neighbours of each distinct row, or all others if there are fewer."""
+        return self._distinct.nearest(min(WIDE, len(self._distinct) - 1))
 
     @cached_property
     def _spread(self) -> Array:

@@ -36,10 +36,11 @@ from specialk_gpu.graph.affinity import affinity_matrix
 from specialk_gpu.graph.features import features
 from specialk_gpu.graph.rows import Rows
 from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.measured_parts import LonePart
 from specialk_gpu.selection.null_distribution import (
     decisive_log_p_under_null,
 )
-from specialk_gpu.selection.parts import LonePart, Parts, lone_part, touching_parts
+from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 
 __all__ = ["Gap", "cut_test"]
 

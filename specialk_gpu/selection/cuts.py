@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import ModuleType
 
 import numpy as np
@@ -10,7 +11,8 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.cpu.threads import map_chunks
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.graph.affinity import rows_of_affinities
-from specialk_gpu.selection.walks import WalkGraph, walk
+from specialk_gpu.selection.node_rows import NodeRows
+from specialk_gpu.selection.walks import WalkGraph, walk_panels
 from specialk_gpu.spectrum.eigenpairs import eigenpairs, quick_eigenpairs
 
 __all__ = ["Cuts", "heaviest_cut", "heaviest_cut_if_mixed"]
@@ -56,18 +58,19 @@ class Cuts:
         order = xp.argsort(part, kind="stable")  # from here on, rows are in this order
         self._rows, self._part = order, part[order]
         self._twins = None if graph.twins is None else graph.twins[order]
-        self._shares = xp.empty((2 * K, m))
-        self._shares[:K] = walk(graph, part, K)[order].T
+        self._shares = NodeRows(bk, K, m)
+        for parts, own in walk_panels(graph, part, K):
+            self._shares.values[parts] = own[order].T
         place = xp.empty(m, dtype=np.int32)
         place[order] = xp.arange(m, dtype=np.int32)
         ends = xp.searchsorted(self._part, xp.arange(K + 1, dtype=part.dtype))
-        a, b = part[graph.row], part[graph.column]
-        key = xp.minimum(a, b).astype(np.int64) * K + xp.maximum(a, b)
+        row, column, weight = graph.edges
+        key = _pairs_of_parts(xp, part[row], part[column], K)
         by_key = xp.argsort(key, kind="stable")
-        self._edges = [place[x[by_key]] for x in (graph.row, graph.column)]
-        self._edge_weights = graph.weight[by_key]
-        bounds = xp.searchsorted(key[by_key], xp.arange(K * K + 1))
-        weights = bk.bin_sums(key, graph.weight, K * K)
+        self._edges = [place[x[by_key]] for x in (row, column)]
+        self._edge_weights = weight[by_key]
+        bounds = xp.searchsorted(key[by_key], xp.arange(K * K + 1).astype(key.dtype))
+        weights = bk.bin_sums(key, weight, K * K)
         known = [order[ends[:-1]], ends, bounds, weights]
         known = bk.to_numpy(xp.concatenate(known))  # exact: below 2^53
         pieces = np.split(known, np.cumsum([K, K + 1, K * K + 1]))
@@ -91,13 +94,17 @@ class Cuts:
         self._members[new] = self._members[a] | self._members[b]
         self.sizes[new] = self.sizes[a] + self.sizes[b]
         self.first[new] = min(self.first[a], self.first[b])
-        self.bk.xp.add(self._shares[a], self._shares[b], out=self._shares[new])
+        self._shares.unite(a, b)
         weights = self.weights
         inside = weights[a, a] + weights[b, b] + weights[a, b]
         weights[new] = weights[a] + weights[b]
         weights[:, new] = weights[new]
         weights[new, new] = inside
         return new
+
+    def release(self, nodes: Iterable[int]) -> None:
+        """Free the memory of nodes that no pair will name again; they are parts of unions."""
+        self._shares.release(nodes)
 
     def members(self, node: int) -> np.ndarray:
         """Return the parts of a node."""
@@ -188,7 +195,8 @@ class Cuts:
         bk, xp = self.bk, self.bk.xp
         rows = self._row_slices(np.flatnonzero(inside))
         own, other = (
-            xp.concatenate([self._shares[node][part] for part in rows]) for node in pair.tolist()
+            xp.concatenate([shares[part] for part in rows])
+            for shares in self._shares.values[self._shares.place[pair]]
         )
         f = other / (own + other)  # own + other > 0: a walk reaches one of the two
         twins = None
@@ -221,8 +229,8 @@ class Cuts:
         counts = self.sizes[part]
         ends = np.cumsum(counts)
         at, of_pair = _ranges_of_cuts(bk, self._first_row[part], counts, pair)
-        nodes = bk.asarray(np.ascontiguousarray(pairs.T))
-        own, other = (self._shares[node[of_pair], at] for node in nodes)
+        places = bk.asarray(np.ascontiguousarray(self._shares.place[pairs].T))
+        own, other = (self._shares.values[place[of_pair], at] for place in places)
         f, twins = other / (own + other), None if self._twins is None else self._twins[at]
         order = _cut_order(xp, f, twins)
         order = order[xp.argsort(of_pair[order], kind="stable")]
@@ -255,6 +263,12 @@ class Cuts:
         cuts, known = self._profile(pairs[0], inside[0], edges[0])
         at = self.bk.xp.flatnonzero(known)
         return at + 1 - int(self.sizes[pair[0]]), cuts[at]
+
+
+def _pairs_of_parts(xp: ModuleType, a: Array, b: Array, K: int) -> Array:
+    """Return a number for each pair of parts a and b, in 0, ..., K² - 1, in a short integer."""
+    dtype = np.uint16 if K * K < 2**16 else np.int64  # the host sorts short integers faster
+    return xp.minimum(a, b).astype(dtype) * dtype(K) + xp.maximum(a, b).astype(dtype)
 
 
 def _cut_order(xp: ModuleType, f: Array, twins: Array | None) -> Array:

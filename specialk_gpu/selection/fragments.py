@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
@@ -116,10 +116,13 @@ def fragments(
     bk = backend_of(vectors)
     if wanted.signed:
         n = wanted.n_fragments
-        Y = vectors[:, :n].astype("float64") * abs(values[:n]) ** 0.5
-        length = bk.xp.sqrt((Y * Y).sum(axis=1, keepdims=True))
-        Y = bk.xp.ascontiguousarray(Y / bk.xp.where(length > 0, length, 1))
+        Y = vectors[:, :n].astype("float64")
+        Y *= abs(values[:n]) ** 0.5
+        length = bk.xp.sqrt(bk.row_squares(Y))[:, None]
+        Y /= bk.xp.where(length > 0, length, 1)
+        Y = bk.xp.ascontiguousarray(Y)
     else:
-        Y = embed(values[:COLUMNS], vectors[:, :COLUMNS]).astype("float64")
-    (found,) = kmeans_batch(Y, [wanted.n_fragments], seeds=[seed], sample_seed=seed, n_init=N_INIT)
+        Y = embed(values[:COLUMNS], vectors[:, :COLUMNS]).astype("float64", copy=False)
+    settings: dict[str, Any] = {"seeds": [seed], "sample_seed": seed, "n_init": N_INIT}
+    (found,) = kmeans_batch(Y, [wanted.n_fragments], overwrite=True, **settings)
     return found.labels, int(found.centers.shape[0])

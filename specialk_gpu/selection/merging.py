@@ -11,8 +11,9 @@ from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
+from specialk_gpu.selection.measured_parts import LonePart, MeasuredParts
 from specialk_gpu.selection.null_distribution import decisive_log_p_under_null
-from specialk_gpu.selection.parts import LonePart, MeasuredParts, Parts, lone_part, touching_parts
+from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 
 __all__ = ["Tree", "merge"]
 
@@ -316,6 +317,7 @@ def merge(graphs: CutGraphs, fragment: Array, k: int) -> Tree:
         gaps.look(fresh, alive)
         for nodes in levels[1:]:
             log_p[len(nodes) - 1], ratio[len(nodes) - 1] = gaps.level(nodes)
+        parts.release(node for pair in children[-len(levels) :] for node in pair)
     content = np.array(children, dtype=np.int64).reshape(-1, 2), log_p, ratio
     return Tree(parts.part, *content, parts.cuts.sizes[:K], parts.cuts.first[:K])
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Iterable
 
 import numpy as np
 
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import WIDE, CutGraphs
 from specialk_gpu.selection.cuts import Cuts
+from specialk_gpu.selection.measured_parts import LonePart, MeasuredParts
 from specialk_gpu.selection.null_distribution import (
     SHORTEST,
     bonferroni_log_p,
-    decisive_log_p_under_null,
     log_p_under_null,
 )
 from specialk_gpu.selection.valleys import Valleys, rows_in_valleys, valley_log_p
 from specialk_gpu.selection.walks import parts_joined_by_walks
 
-__all__ = ["LonePart", "MeasuredParts", "Parts", "has_shortcuts", "lone_part", "touching_parts"]
+__all__ = ["Parts", "has_shortcuts", "lone_part", "touching_parts"]
 
 THIN_WEIGHT = 15  # in the first graph, cuts of a smaller weight are thin: weak evidence
 SHORTCUTS = 2.5  # factor on the scale of the null distribution for shortcut edges
@@ -31,73 +31,6 @@ LIGHT_LOG_P = math.log(0.5)  # below this log p, a cut is lighter at the border 
 CLEAR_LOG_P = math.log(
     1e-4
 )  # up to this log p, a thin border or isolated part needs no second test
-
-
-class MeasuredParts(NamedTuple):
-    """Measurements of pairs of nodes: arrays of shape (p,), on the host.
-
-    Attributes
-    ----------
-    log_p
-        Log p of the pair, without its factor k - 1.
-    isolation
-        Log p of the gap around one of the two, which needs no factor; mostly 0.
-    between, within, length
-        See `Gap`.
-    doubtful
-        Whether the pair needs a second test.
-    density
-        Weight of the edges between the two, divided by the number of rows of the smaller.
-    law
-        Where `log_p` comes from, as in `Gap`.
-    cut
-        Log p of the cut in the first graph.
-    thin
-        Whether the cut in the second graph decides.
-    valley
-        Log p of a valley between the two; NaN if none was looked for.
-    """
-
-    log_p: np.ndarray
-    isolation: np.ndarray
-    between: np.ndarray
-    within: np.ndarray
-    length: np.ndarray
-    doubtful: np.ndarray
-    density: np.ndarray
-    law: np.ndarray
-    cut: np.ndarray
-    thin: np.ndarray
-    valley: np.ndarray
-
-    @property
-    def ratio(self) -> np.ndarray:
-        """√(between / within), by which pairs of equal p are ranked."""
-        between = np.maximum(self.between, 0.0)
-        return np.sqrt(between / np.where(self.within > 0, self.within, np.inf))
-
-
-class LonePart(NamedTuple):
-    """Measurements of an isolated node, which no edge joins to others.
-
-    Attributes
-    ----------
-    isolation : float
-        Log p of the gap around it; 0 if its own cut is clear enough.
-    within : float
-        Weight of its own heaviest cut; 0 if its isolation decides.
-    law : {"rows", "graph"}
-        The null distribution of its cut.
-    """
-
-    isolation: float
-    within: float
-    law: str
-
-    def log_p(self, n_rows: int, k: int) -> float:
-        """Return its log p beside one of the other k - 1 clusters; together they have `n_rows`."""
-        log_p = log_p_under_null(0.0, self.within, n_rows / max(self.within, SHORTEST), self.law)
-        return float(decisive_log_p_under_null(log_p, self.isolation, k))
 
 
 class Parts:
@@ -129,6 +62,7 @@ class Parts:
         self._wide: Cuts | None = None
         self._valleys: Valleys | None = None
         self._unions: list[tuple[int, int]] = []
+        self._done: set[int] = set()  # nodes that are not asked for again
         core = self.cuts.sizes[: self.n_parts] if core is None else core
         self.owner, self._core = (np.concatenate([x, np.zeros_like(x)]) for x in (self.owner, core))
         self._in_wide = np.zeros(2 * self.n_parts, dtype=bool)  # joined to others only there
@@ -144,6 +78,21 @@ class Parts:
         self._unions.append((a, b))
         return new
 
+    def release(self, nodes: Iterable[int]) -> None:
+        """Free the memory of united nodes that no pair will name again."""
+        self._done.update(nodes)
+        self.cuts.release(self._done)
+        for known in (self._wide, self._valleys):
+            if known is not None:
+                self._follow(known)
+                known.release(self._done)
+
+    def _follow(self, known: Cuts | Valleys) -> None:
+        """Make the unions that `known` lacks."""
+        for a, b in self._unions[known.n_unions :]:
+            known.unite(a, b)
+            known.release(self._done.intersection((a, b)))
+
     def of_clusters(self) -> np.ndarray:
         """Unite parts of a cluster that touch, which strays can cause, and return the nodes."""
         nodes = np.arange(self.n_parts)
@@ -154,6 +103,7 @@ class Parts:
             joined = self.cuts.touching(node, own) if node in nodes else own[:0]
             if joined.size:
                 new = self.unite(int(joined[0]), node)
+                self.release([int(joined[0]), node])
                 nodes = np.append(nodes[(nodes != joined[0]) & (nodes != node)], new)
         return nodes
 
@@ -175,8 +125,7 @@ class Parts:
         """The cuts of the second graph, that of 30 neighbours."""
         if self._wide is None:
             self._wide = Cuts(self._graphs.wide, self.part, self.n_parts)
-        for a, b in self._unions[self._wide.n_unions :]:
-            self._wide.unite(a, b)
+        self._follow(self._wide)
         return self._wide
 
     @property
@@ -184,8 +133,7 @@ class Parts:
         """The valleys between nodes."""
         if self._valleys is None:
             self._valleys = self._graphs.valleys(self.part, self.n_parts)
-        for a, b in self._unions[self._valleys.n_nodes - self.n_parts :]:
-            self._valleys.unite(a, b)
+        self._follow(self._valleys)
         return self._valleys
 
     def test(self, pairs: np.ndarray, nodes: np.ndarray) -> MeasuredParts:

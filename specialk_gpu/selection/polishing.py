@@ -10,9 +10,14 @@ from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.cut_test import gap_by_cut_test
 from specialk_gpu.selection.merging import Tree
-from specialk_gpu.selection.walks import WalkGraph, walk, walk_shares
+from specialk_gpu.selection.walks import (
+    WalkGraph,
+    largest_in_panels,
+    walk_panels,
+    walk_shares,
+)
 
-__all__ = ["polished", "polished_tree"]
+__all__ = ["polished", "polished_shares", "polished_tree"]
 
 POLISHES = 3  # rounds
 KEPT_SHARE = 0.5  # polishing leaves each cluster at least this share of its rows
@@ -20,7 +25,7 @@ KEPT_SHARE = 0.5  # polishing leaves each cluster at least this share of its row
 
 def polished(
     graph: WalkGraph, labels: Array, k: int, rounds: int = POLISHES, kept: float = 0.0
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array | None]:
     """Move each row to the cluster where most walks from it end, in several rounds.
 
     Parameters
@@ -38,22 +43,32 @@ def polished(
     Returns
     -------
     labels : int32 array of shape (m,)
-    shares : float64 array of shape (m, k)
-        Shares of the walks. A row from which no walk leads anywhere stays in its own cluster.
+        A row from which no walk leads anywhere stays in its own cluster.
+    before : int32 array of shape (m,), or None
+        The labels before the last round; None if no round was made.
     """
-    bk = backend_of(labels)
-    xp = bk.xp
-    shares = (labels[:, None] == xp.arange(k, dtype=np.int32)).astype(np.float64)
+    xp = backend_of(labels).xp
     at_first = xp.bincount(labels, minlength=k) if kept else 0
+    before: Array | None = None
     for _ in range(rounds):
         check_time_limit()
-        found = walk(graph, labels, k)
-        new = found.argmax(axis=1).astype(np.int32)
+        _, new = largest_in_panels(walk_panels(graph, labels, k))
         counts = xp.bincount(new, minlength=k)
         if bool(((counts == 0) | (counts < kept * at_first)).any()):
             break
-        labels, shares = new, found / found.sum(axis=1, keepdims=True)
-    return labels, shares
+        labels, before = new, labels
+    return labels, before
+
+
+def polished_shares(graph: WalkGraph, labels: Array, before: Array | None, k: int) -> Array:
+    """Return the shares of walks (m, k) that the result of `polished` follows.
+
+    Without a round, each row is wholly in its cluster.
+    """
+    if before is not None:
+        return walk_shares(graph, before, k)
+    names = backend_of(labels).xp.arange(k, dtype=np.int32)
+    return (labels[:, None] == names).astype(np.float64)
 
 
 def polished_tree(
@@ -71,15 +86,13 @@ def polished_tree(
     xp = bk.xp
     cluster, own = tree.clusters(k), float(tree.log_p[k - 1])
     gaps: list[float] = []
-    before = tree.labels(k)
+    first = labels = before = tree.labels(k)  # shares are those of walks to `before`
     if polish:
-        labels, shares = polished(graphs.near, before, k, kept=KEPT_SHARE)
-    else:
-        labels, shares = before, walk_shares(graphs.near, before, k)
+        labels, before = polished(graphs.near, first, k, kept=KEPT_SHARE)
     while k > 1 and polish:
         gap = gap_by_cut_test(graphs, labels, k)
         if k == least and not gaps and gap.log_p > max(own, log_alpha):
-            labels, shares = polished(graphs.near, before, k, rounds=0)
+            labels, before = first, None
             break
         own = gap.log_p
         if own <= log_alpha or k == least:
@@ -90,15 +103,16 @@ def polished_tree(
         united[gap.pair[1]] = gap.pair[0]
         united[united > gap.pair[1]] -= 1
         cluster = united[cluster]
-        labels, before = (bk.asarray(united)[x] for x in (labels, before))
-        labels, shares = polished(graphs.near, labels, k, kept=KEPT_SHARE)
+        labels, first = (bk.asarray(united)[x] for x in (labels, first))
+        labels, before = polished(graphs.near, labels, k, kept=KEPT_SHARE)
     leaf = tree.leaf
-    moved = xp.flatnonzero(labels != before)
+    moved = xp.flatnonzero(labels != first)
     if moved.size:
-        near = walk(graphs.near, leaf, tree.n_leaves)[moved]
         inside = bk.asarray(cluster) == labels[moved][:, None]
+        near = walk_panels(graphs.near, leaf, tree.n_leaves)
+        near = ((own, xp.where(inside[:, own], x[moved], -1.0)) for own, x in near)
         leaf = leaf.copy()
-        leaf[moved] = xp.where(inside, near, -1.0).argmax(axis=1).astype(np.int32)
+        leaf[moved] = largest_in_panels(near)[1]
     tree, kept = tree.regrouped(graphs.spread(leaf), cluster)
     if k > 1:
         tree.log_p[k - 1] = own
@@ -106,4 +120,5 @@ def polished_tree(
         tree.log_p[level - 1] = gap
     column = np.empty(k, dtype=np.int64)
     column[tree.clusters(k)] = cluster[kept]
+    shares = polished_shares(graphs.near, labels, before, k)
     return tree, graphs.spread(shares)[:, bk.asarray(column)], gaps

@@ -165,6 +165,7 @@ def search(
         warn_of_the_test(graphs, alpha, powerless=powerless)
     if limit_reached:
         warn_of_the_limit(most, "there are more clusters with clear gaps")
+    graphs.forget()  # what follows a search needs the memory
     if n_clusters is None:
         warn_of_many_clusters(k, graphs.n_rows)
     last = tree.n_leaves if full_path else min(tree.n_leaves, max(LEVELS_SHOWN, 2 * k))

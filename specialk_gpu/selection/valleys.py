@@ -23,15 +23,17 @@ deeper than that of a ring.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtr
 
 from specialk_gpu.backend import backend_of
-from specialk_gpu.backend.typing import Array
+from specialk_gpu.backend.typing import Array, Backend
+from specialk_gpu.selection.bent_valleys import is_valley_bent
+from specialk_gpu.selection.node_rows import NodeRows
 
 __all__ = ["Valleys", "halves_for_valleys", "rows_in_valleys", "valley_log_p"]
 
@@ -41,11 +43,10 @@ SMOOTH = 7  # to choose windows, counts are averaged over windows moved by up to
 MARGIN = 0.45  # rows count up to this share of the way from the midpoint to another mean
 SHALLOW = 0.93  # a valley must have a lower density, relative to the lower peak
 DEEP = 0.5  # the same if clusters may be bent: the density of the valley of a bent cluster
-BENT = 0.8  # a pair is bent if its valley is further off the line, in standard deviations
-HALF_DEVIATION, ON_THE_LINE = 0.5, 0.15  # so near to the line must be this share of the valley
 FEWEST = 3  # smallest number of rows of a cluster in each half
 LEAST_P = 1e-300
 CHUNK = 2**20  # pairs times rows, or entries of rows, that are processed together
+HOST_CHUNK = 2**18  # pairs times rows, or nodes times rows, on the host: they stay in cache
 
 
 def halves_for_valleys(X: Array, chunk: int = CHUNK) -> Array:
@@ -62,22 +63,25 @@ def halves_for_valleys(X: Array, chunk: int = CHUNK) -> Array:
 
 
 class _ValleyMeans(NamedTuple):
-    """The means of n nodes.
+    """The means of n nodes, and their products with a block of b rows.
 
     Attributes
     ----------
-    products : array of shape (n, m)
+    first : int
+        The first row of the block.
+    products : array of shape (n, b)
         Products of each row with the mean of a node's rows in the other half.
     inner : array of shape (n, n)
         Products of the means of one half with those of the other, so that chance in one half does
         not make them larger.
     known : bool array of shape (n,)
         Whether the node has at least 3 rows in each half.
-    nearest, who : arrays of shape (3, m)
+    nearest, who : arrays of shape (3, b)
         The three nodes nearest to each row (`who`), and for each the product with its mean minus
-        half the square of the mean (`nearest`). The shape is (0, m) if there are two nodes.
+        half the square of the mean (`nearest`). The shape is (0, b) if there are two nodes.
     """
 
+    first: int
     products: Array
     inner: Array
     known: Array
@@ -99,35 +103,45 @@ class Valleys:
 
     Notes
     -----
-    Stores 2 K m products. Costs two products of `X` with 2 K columns, and some passes over the rows
-    for each pair.
+    Stores K m products, and m for each union. Costs two products of `X` with 2 K columns, and some
+    passes over the rows for each pair.
     """
 
     def __init__(self, X: Array, half: Array, part: Array, K: int) -> None:
         self._bk = bk = backend_of(X)
         xp, (m, d) = bk.xp, X.shape
-        self.n_nodes = K
+        self._K, self.n_unions = K, 0
         self._X, self._half, mean = X, half, X.mean(axis=0, dtype=np.float64)
         number = part + K * half
-        names = xp.arange(2 * K, dtype=number.dtype)
+        names = xp.arange(2 * K, dtype=number.dtype)[:, None]
         sums = xp.zeros((2 * K, d))
+        width = bk.walk_width
         for own, rows in _in_chunks(X, mean):
-            sums += (number[own] == names[:, None]).astype(np.float64) @ rows
+            for first in range(0, 2 * K, width):
+                some = slice(first, first + width)
+                sums[some] += (number[own] == names[some]).astype(np.float64) @ rows
         first, second = sums[:K], sums[K:]
         self._sums, self._counts = xp.zeros((2, 2 * K, d)), xp.zeros((2, 2 * K))
         self._sums[0, :K], self._sums[1, :K] = first, second
         self._counts[:, :K] = bk.bin_sums(number, xp.ones(m), 2 * K).reshape(2, K)
-        self._dots = xp.empty((2 * K, m))  # of a row with the sum of a node in the other half
+        self._dots = NodeRows(bk, K, m)  # of a row with the sum of a node in the other half
         for own, rows in _in_chunks(X, mean):
-            self._dots[:K, own] = xp.where(half[own], first @ rows.T, second @ rows.T)
+            side, out = half[own], self._dots.values[:K, own]
+            for some in _blocks_of_rows(bk, len(rows), K):
+                products = first @ rows[some].T, second @ rows[some].T
+                out[:, some] = xp.where(side[some], *products)
 
     def unite(self, a: int, b: int) -> None:
         """Make the union of two nodes; it gets the next number."""
-        new = self.n_nodes
-        self.n_nodes += 1
+        new = self._K + self.n_unions
+        self.n_unions += 1
         for known in (self._counts, self._sums):
             known[:, new] = known[:, a] + known[:, b]
-        self._bk.xp.add(self._dots[a], self._dots[b], out=self._dots[new])
+        self._dots.unite(a, b)
+
+    def release(self, nodes: Iterable[int]) -> None:
+        """Free the memory of nodes that will not be asked for again; they are parts of unions."""
+        self._dots.release(nodes)
 
     def counts(self, pairs: np.ndarray, nodes: np.ndarray) -> Array:
         """Count the rows of pairs by half and by place on the line.
@@ -143,14 +157,15 @@ class Valleys:
         -------
         float64 array of shape (p, 2, 3 BINS)
         """
-        xp, found = self._bk.xp, []
-        means, ends = self._means(nodes), self._places(pairs, nodes)
-        for own in self._in_chunks(ends):
-            pair, row, place, inside = self._region(means, own)
-            n_bins = len(own) * 6 * BINS
-            key = xp.where(inside, (2 * pair + self._half[row]) * 3 * BINS + place, n_bins)
-            found.append(self._bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins])
-        found = xp.concatenate(found) if found else xp.zeros(0)
+        xp, ends = self._bk.xp, self._places(pairs, nodes)
+        found = xp.zeros((len(pairs), 6 * BINS))
+        for means in self._means(nodes):
+            for own in self._in_chunks(len(pairs), means):
+                pair, row, place, inside = self._region(means, ends[own])
+                n_bins = len(ends[own]) * 6 * BINS
+                key = xp.where(inside, (2 * pair + self._half[row]) * 3 * BINS + place, n_bins)
+                sums = self._bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
+                found[own] += sums.reshape(-1, 6 * BINS)
         return found.reshape(-1, 2, 3 * BINS)
 
     def are_bent(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -159,35 +174,40 @@ class Valleys:
         They are not if they lie to one side of it, as in an arc, or all around it, as in a ring.
         Moves the rows in windows to the host, so they should have few columns.
         """
-        bk, xp, chosen, done = self._bk, self._bk.xp, [], 0
-        means, ends = self._means(nodes), self._places(pairs, nodes)
-        for own in self._in_chunks(ends):
-            pair, row, place, inside = self._region(means, own)
-            n_bins = len(own) * 3 * BINS
-            key = xp.where(inside, pair * 3 * BINS + place, n_bins)
-            counts = bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
-            group = xp.full(key.size, -1)
-            starts = _valley_windows(counts.reshape(len(own), -1))
-            for i, (start, width) in enumerate(zip(starts, (VALLEY, SIDE, SIDE), strict=True)):
-                within = inside & (place >= start[pair]) & (place < start[pair] + width)
-                group = xp.where(within, i, group)
-            here = xp.flatnonzero(group >= 0)  # a wait
-            pair, group, place = (x[here, None].astype(np.float64) for x in (pair, group, place))
-            rows = self._X[row[here]].astype(np.float64)
-            chosen.append(xp.concatenate([pair + done, group, place, rows], axis=1))
-            done += len(own)
+        bk, xp, chosen = self._bk, self._bk.xp, []
+        ends, starts = (
+            self._places(pairs, nodes),
+            _valley_windows(self.counts(pairs, nodes).sum(axis=1)),
+        )
+        windows = list(zip(starts, (VALLEY, SIDE, SIDE), strict=True))
+        for means in self._means(nodes):
+            for own in self._in_chunks(len(pairs), means):
+                pair, row, place, inside = self._region(means, ends[own])
+                pair += own.start
+                group = xp.full(place.size, -1)
+                for i, (start, width) in enumerate(windows):
+                    within = inside & (place >= start[pair]) & (place < start[pair] + width)
+                    group = xp.where(within, i, group)
+                here = xp.flatnonzero(group >= 0)  # a wait
+                found = (x[here, None].astype(np.float64) for x in (pair, group, place))
+                rows = self._X[row[here]].astype(np.float64)
+                chosen.append(xp.concatenate([*found, rows], axis=1))
         content = bk.to_numpy(xp.concatenate(chosen))
         content = content[np.lexsort((content[:, 1], content[:, 0]))]
         found = np.zeros(len(pairs), dtype=bool)
-        for i, own in enumerate(np.split(content, np.searchsorted(content[:, 0], range(1, done)))):
+        for i, own in enumerate(
+            np.split(content, np.searchsorted(content[:, 0], range(1, len(pairs))))
+        ):
             sizes = np.bincount(own[:, 1].astype(np.int64), minlength=3)
-            found[i] = _is_valley_bent(own[:, 3:], own[:, 2], sizes)
+            found[i] = is_valley_bent(own[:, 3:], own[:, 2], sizes)
         return found
 
-    def _in_chunks(self, ends: np.ndarray) -> list[np.ndarray]:
-        """Divide pairs (p, 2) into chunks that are processed together."""
-        n_chunks = -(-len(ends) * self._half.size // CHUNK)
-        return np.array_split(ends, min(n_chunks, len(ends))) if len(ends) else []
+    def _in_chunks(self, n_pairs: int, means: _ValleyMeans) -> list[slice]:
+        """Divide pairs into chunks that are processed together."""
+        size = HOST_CHUNK if self._bk.name == "numpy" else CHUNK
+        n_chunks = min(-(-n_pairs * means.products.shape[1] // size), n_pairs)
+        bounds = [i * n_pairs // max(n_chunks, 1) for i in range(n_chunks + 1)]
+        return [slice(*ends) for ends in pairwise(bounds)]
 
     def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Return the positions of the two nodes of each pair in `nodes`."""
@@ -195,26 +215,29 @@ class Valleys:
         place[nodes] = np.arange(nodes.size)
         return place[pairs]
 
-    def _means(self, nodes: np.ndarray) -> _ValleyMeans:
-        """Return the means of nodes: their products with rows and each other, and nearest nodes."""
-        xp = self._bk.xp
-        n, m = nodes.size, self._half.size
+    def _means(self, nodes: np.ndarray) -> Iterator[_ValleyMeans]:
+        """Yield the means of nodes with their products and nearest nodes, for blocks of rows."""
+        xp, n = self._bk.xp, nodes.size
         counts = self._counts[:, nodes]
         known = counts.min(axis=0) >= FEWEST
         counts = xp.maximum(counts, 1)[:, :, None]
         means = self._sums[:, nodes] / counts
         both = means[0] @ means[1].T
-        products = self._dots[nodes] / xp.where(self._half, *counts)
         inner = (both + both.T) / 2
         most = min(3, n) if n > 2 else 0  # with two clusters, all rows count
-        nearest, who = xp.full((most, m), -np.inf), xp.full((most, m), -1)
-        if most:
-            score = xp.where(known[:, None], products - xp.diag(inner)[:, None] / 2, -np.inf)
+        place = self._bk.asarray(self._dots.place[nodes])
+        for rows in _blocks_of_rows(self._bk, self._half.size, n):
+            products = self._dots.values[:, rows][place]
+            products /= xp.where(self._half[rows], *counts)
+            nearest = xp.full((most, products.shape[1]), -np.inf)
+            who = xp.full(nearest.shape, -1)
+            if most:
+                score = xp.where(known[:, None], products - xp.diag(inner)[:, None] / 2, -np.inf)
             for i in range(most):
                 top = score.argmax(axis=0)[None]
                 nearest[i], who[i] = xp.take_along_axis(score, top, axis=0)[0], top[0]
-                score[top[0], xp.arange(m)] = -np.inf
-        return _ValleyMeans(products, inner, known, nearest, who)
+                score[top[0], xp.arange(top.size)] = -np.inf
+            yield _ValleyMeans(rows.start, products, inner, known, nearest, who)
 
     def _region(self, means: _ValleyMeans, ends: np.ndarray) -> tuple[Array, Array, Array, Array]:
         """Return pairs, rows, places on the line, and a mask of the entries that count.
@@ -237,7 +260,7 @@ class Valleys:
             other = xp.where((who != i[:, None]) & (who != j[:, None]), nearest, other)
         inside &= half_way - square / 2 >= other
         kept = xp.flatnonzero(inside) if bk.name == "numpy" else xp.arange(inside.size)
-        pair, row = kept // m, kept % m
+        pair, row = kept // m, kept % m  # rows of this block
         inside, place = inside.ravel()[kept], place.ravel()[kept]
         half_way = half_way.ravel()[kept]
         for c in range(n if n > 2 else 0):
@@ -245,7 +268,13 @@ class Valleys:
             limit = to_mean + MARGIN * (inner[c, c] - 2 * to_mean) - (1 - MARGIN) * square[:, 0]
             limit = xp.where(means.known[c] & (i != c) & (j != c), limit, np.inf)
             inside &= means.products[c][row] - half_way <= limit[pair]
-        return pair, row, xp.where(inside, place, 0).astype(np.int64), inside
+        return pair, row + means.first, xp.where(inside, place, 0).astype(np.int64), inside
+
+
+def _blocks_of_rows(bk: Backend, m: int, n: int) -> list[slice]:
+    """Divide m rows, of n values each, into blocks of equal size; on a device there is one."""
+    n_blocks = -(-m * n // HOST_CHUNK) if bk.name == "numpy" else 1
+    return [slice(*ends) for ends in pairwise(i * m // n_blocks for i in range(n_blocks + 1))]
 
 
 def _in_chunks(X: Array, mean: Array | float, size: int = CHUNK) -> Iterator[tuple[slice, Array]]:
@@ -254,40 +283,6 @@ def _in_chunks(X: Array, mean: Array | float, size: int = CHUNK) -> Iterator[tup
     for start in range(0, X.shape[0], step):
         own = slice(start, start + step)
         yield own, X[own].astype(np.float64) - mean
-
-
-def _is_valley_bent(Y: np.ndarray, place: np.ndarray, sizes: np.ndarray) -> bool:
-    """Return whether a pair is bent, from the rows (n, d) in its three windows and their places.
-
-    The line is fitted through the rows of all windows, and deviations are measured from it. The
-    pair is bent if the rows in the valley lie to one side; or if few of them are in the middle, in
-    the direction in which they are widest compared with the rows beside the valley.
-    """
-    if not sizes.all():
-        return bool(sizes[0])  # without rows in the valley nothing is bent
-    Y = Y - Y.mean(axis=0)
-    t = place - place.mean()
-    Y -= np.outer(t, t @ Y / (t @ t))
-    valley, *sides = np.split(Y, np.cumsum(sizes)[:-1])
-    offset = valley.mean(axis=0) - sum(side.mean(axis=0) for side in sides) / 2
-    own, beside = _covariance_at_valley(valley), sum(map(_covariance_at_valley, sides)) / 2
-    values, axes = np.linalg.eigh(own + beside)
-    known = values > 0.01 * values[-1]
-    if not known.any():
-        return False  # all rows are on the line
-    axes = axes[:, known] / np.sqrt(values[known])  # in which own + beside is the identity
-    squared = ((offset @ axes) ** 2).sum()
-    shares, turned = np.linalg.eigh(axes.T @ own @ axes)
-    widest = (valley - valley.mean(axis=0) + offset) @ axes @ turned[:, -1]
-    n_near = (abs(widest) <= HALF_DEVIATION * math.sqrt(max(shares[-1], 0.0))).sum()
-    by_chance = known.sum() / (2 * len(valley))
-    return bool(squared - by_chance > BENT**2 or n_near < ON_THE_LINE * len(valley) - 1)
-
-
-def _covariance_at_valley(Y: np.ndarray) -> np.ndarray:
-    """Return the covariance (d, d) of rows (n, d)."""
-    Y = Y - Y.mean(axis=0)
-    return Y.T @ Y / len(Y)
 
 
 def rows_in_valleys(counts: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from types import ModuleType
@@ -16,10 +17,12 @@ from specialk_gpu.graph.knn import normalised_graph
 
 __all__ = [
     "WalkGraph",
+    "largest_in_panels",
     "membership_by_walks",
     "parts_joined_by_walks",
     "prepare_walks",
     "walk",
+    "walk_panels",
     "walk_shares",
 ]
 
@@ -54,25 +57,36 @@ class WalkGraph:
     ----------
     S : csr_matrix of shape (m, m)
         Similarities divided by the square roots of the degrees, in multiples of 2^-31.
-    row, column, weight : arrays of shape (e,)
-        The edges, each listed once.
     twins : float64 array of shape (m,), or None
         A number for each row. Twins, rows with the same neighbours, share it. None if few rows have
         twins.
     """
 
     S: Sparse
-    row: Array
-    column: Array
-    weight: Array
     twins: Array | None = None
 
     @property
     def entry_row(self) -> Array:
         """The row of each entry of `S`: int32 array of shape (nnz,)."""
-        xp = backend_of(self.S).xp
-        row = xp.searchsorted(self.S.indptr, xp.arange(self.S.nnz), side="right") - 1
-        return row.astype(np.int32)
+        return backend_of(self.S).entry_rows(self.S.indptr, self.S.nnz)
+
+    @property
+    def edges(self) -> tuple[Array, Array, Array]:
+        """The edges, each listed once: row, column and weight, arrays of shape (e,).
+
+        The host finds them each time, to save memory. A device keeps them, to save the wait.
+        """
+        on_device = backend_of(self.S).name == "cuda"
+        return self._kept_edges if on_device else self._found_edges()
+
+    @cached_property
+    def _kept_edges(self) -> tuple[Array, Array, Array]:
+        return self._found_edges()
+
+    def _found_edges(self) -> tuple[Array, Array, Array]:
+        S, row = self.S, self.entry_row
+        once = row < S.indices
+        return row[once], S.indices[once], S.data[once]
 
     @cached_property
     def steps(self) -> LazySteps:
@@ -80,8 +94,9 @@ class WalkGraph:
         S, row, bk = self.S, self.entry_row, backend_of(self.S)
         xp = bk.xp
         degree = bk.bin_sums(row, S.data, S.shape[0])
-        step = 0.5 / xp.where(degree > 0, degree, 1)
-        steps = bk.sparse.csr_matrix((S.data * step[row], S.indices, S.indptr), shape=S.shape)
+        data = (0.5 / xp.where(degree > 0, degree, 1))[row]
+        data *= S.data
+        steps = bk.sparse.csr_matrix((data, S.indices, S.indptr), shape=S.shape)
         order, place = bk.locality_order(S), None
         if order is not None:
             place = xp.empty_like(order)
@@ -101,19 +116,18 @@ def prepare_walks(W: Sparse, *, twins: bool = False) -> WalkGraph:
     """
     bk = backend_of(W)
     xp = bk.xp
-    W = W.astype(np.float64)  # makes a copy; CuPy before 14.2 has no `copy` argument
     row = rows_of_affinities(W, "similarities")
+    content = W.data.astype(np.float64), W.indices, W.indptr  # only the data are a copy
     if bool((row == W.indices).any()):
         other = row != W.indices
-        content = W.data[other], (row[other], W.indices[other])
-        W = bk.sparse.csr_matrix(content, shape=W.shape)
         row = row[other]
-    S = normalised_graph(W)
+        content = content[0][other], (row, W.indices[other])
+    S = normalised_graph(bk.sparse.csr_matrix(content, shape=W.shape))
     # multiples of 2^-31: sums of up to 2^22 of them are exact in any order, as atomics require
-    S.data = xp.rint(S.data * 2.0**31) * 2.0**-31
-    once = row < S.indices
-    edges = row[once].astype(np.int32), S.indices[once], S.data[once]
-    return WalkGraph(S, *edges, _twins_for_walks(bk, S, row) if twins else None)
+    S.data *= 2.0**31
+    xp.rint(S.data, out=S.data)
+    S.data *= 2.0**-31
+    return WalkGraph(S, _twins_for_walks(bk, S, row) if twins else None)
 
 
 def _twins_for_walks(bk: Backend, S: Sparse, row: Array) -> Array | None:
@@ -141,15 +155,57 @@ def walk(graph: WalkGraph, labels: Array, k: int) -> Array:
 
     Rows with labels below 0 are in no part. Costs `N_STEPS` products of the graph with k columns.
     """
+    shares = backend_of(labels).xp.empty((labels.size, k))
+    for parts, own in walk_panels(graph, labels, k):
+        shares[:, parts] = own
+    return shares
+
+
+def walk_panels(graph: WalkGraph, labels: Array, k: int) -> Iterator[tuple[slice, Array]]:
+    """Yield slices of parts, and the shares (m, w) of `walk` for these parts.
+
+    All shares together may take much more memory than a few columns of them.
+    """
+    width = backend_of(labels).walk_width
+    width = -(-k // -(-k // width))  # panels of equal width
+    for first in range(0, k, width):
+        parts = slice(first, min(first + width, k))
+        yield parts, _walk_to_parts(graph, labels, parts)
+
+
+def _walk_to_parts(graph: WalkGraph, labels: Array, parts: slice) -> Array:
+    """Return the shares (m, w) of lazy walks from each row that end in some parts."""
     bk = backend_of(labels)
     steps, order, place = graph.steps
     labels = labels if order is None else labels[order]
-    F = (labels[:, None] == bk.xp.arange(k, dtype=labels.dtype)).astype(np.float64)
+    names = bk.xp.arange(parts.start, parts.stop, dtype=labels.dtype)
+    F = (labels[:, None] == names).astype(np.float64)
     after = bk.xp.empty_like(F)
     for _ in range(N_STEPS):
         bk.spmm(steps, F, after, 1.0, -0.5, 0.0)
         F, after = after, F
     return F if place is None else F[place]
+
+
+def largest_in_panels(panels: Iterable[tuple[slice, Array]]) -> tuple[Array, Array]:
+    """Return the largest entry of each row (m,) and its column (m,); the first if some are equal.
+
+    `panels` are slices of columns, in their order, and the entries (m, w) in these columns.
+    """
+    all_panels = iter(panels)
+    largest, column = _largest_in_panel(*next(all_panels))
+    for columns, own in all_panels:
+        value, place = _largest_in_panel(columns, own)
+        xp, larger = backend_of(own).xp, value > largest
+        largest, column = xp.where(larger, value, largest), xp.where(larger, place, column)
+    return largest, column
+
+
+def _largest_in_panel(columns: slice, own: Array) -> tuple[Array, Array]:
+    """Return the result of `largest_in_panels` for one panel."""
+    place = own.argmax(axis=1)
+    value = backend_of(own).xp.take_along_axis(own, place[:, None], axis=1)[:, 0]
+    return value, (place + columns.start).astype(np.int32)
 
 
 def parts_joined_by_walks(
@@ -196,9 +252,9 @@ def parts_joined_by_walks(
 
 def _walk_strays_home(xp: ModuleType, graph: WalkGraph, part: Array, n_parts: int) -> Array:
     """Move the strays, marked by -1 - home, to the part where most walks from them end."""
-    near = walk(graph, part, n_parts)
-    best = xp.where(near.any(axis=1), near.argmax(axis=1), -1 - part)
-    return xp.where(part < 0, best, part).astype(np.int32)
+    share, best = largest_in_panels(walk_panels(graph, part, n_parts))
+    best = xp.where(share > 0, best, -1 - part)
+    return xp.where(part < 0, best, part)
 
 
 def membership_by_walks(W: Sparse, labels: Array, k: int) -> Array:
@@ -209,4 +265,5 @@ def membership_by_walks(W: Sparse, labels: Array, k: int) -> Array:
 def walk_shares(graph: WalkGraph, labels: Array, k: int) -> Array:
     """Return the share (m, k) of lazy walks from each row that end in each cluster."""
     shares = walk(graph, labels, k)
-    return shares / shares.sum(axis=1, keepdims=True)
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares

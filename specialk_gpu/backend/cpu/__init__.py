@@ -21,6 +21,7 @@ from specialk_gpu.backend.cpu.arrays import (
     free_memory,
     inverse_lower,
     repeated,
+    row_squares,
     segment_max,
     to_numpy,
     total_memory,
@@ -39,6 +40,7 @@ from specialk_gpu.backend.cpu.matrices import (
     as_float32,
     components_of,
     connected_components,
+    entry_rows,
     is_lanczos_faster,
     lanczos,
     locality_order,
@@ -71,6 +73,7 @@ __all__ = [
     "describe",
     "device_of",
     "draw_rows",
+    "entry_rows",
     "free_memory",
     "inverse_lower",
     "is_lanczos_faster",
@@ -78,6 +81,7 @@ __all__ = [
     "largest",
     "locality_order",
     "map_chunks",
+    "max_entries",
     "name",
     "narrow_block",
     "nearest_center",
@@ -94,6 +98,7 @@ __all__ = [
     "remember",
     "repeated",
     "row_hashes",
+    "row_squares",
     "segment_max",
     "segment_sum",
     "select_smallest",
@@ -106,6 +111,7 @@ __all__ = [
     "synchronize",
     "tile_bytes",
     "to_numpy",
+    "walk_width",
     "xp",
 ]
 
@@ -120,6 +126,8 @@ tile_bytes = 2**27  # size of a tile (the scores of a block of rows), if memory 
 center_order = "C"  # memory order of the rows that `nearest_center` reads fastest
 sweep_window = 1  # numbers of clusters that a sweep tries at once, even if it stops at the first
 sweep_bytes = 2**29  # memory for the runs of a sweep in one batch
+max_entries = 2**63 - 1  # of a sparse matrix
+walk_width = 16  # parts in which walks end that are counted together
 
 
 def narrow_block(width: int = 1) -> AbstractContextManager[object]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -20,11 +21,13 @@ __all__ = [
     "free_memory",
     "inverse_lower",
     "repeated",
+    "row_squares",
     "segment_max",
     "to_numpy",
     "total_memory",
 ]
 
+TILE_ENTRIES = 2**20  # entries that are squared together
 THREAD_ROWS = 2**12  # with fewer rows, a product uses one thread of BLAS
 
 
@@ -56,6 +59,17 @@ def all_true(x: np.ndarray) -> bool:
 def column_dots(X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Return the dot product of each column of X with that of Y: (w,) for two arrays (m, w)."""
     return (X * Y).sum(axis=0)
+
+
+def row_squares(X: np.ndarray) -> np.ndarray:
+    """Return the sum (m,) of the squares of each row of X (m, n)."""
+    m, n = X.shape
+    n_tiles = max(1, min(m // 2, m * n // TILE_ENTRIES))  # a tile of one row may differ in order
+    sums = np.empty(m, dtype=X.dtype)
+    for first, stop in pairwise(i * m // n_tiles for i in range(n_tiles + 1)):
+        own = X[first:stop]
+        np.sum(own * own, axis=1, out=sums[first:stop])
+    return sums
 
 
 def inverse_lower(L: np.ndarray) -> np.ndarray:

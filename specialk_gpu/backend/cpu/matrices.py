@@ -21,6 +21,7 @@ __all__ = [
     "as_float32",
     "components_of",
     "connected_components",
+    "entry_rows",
     "is_lanczos_faster",
     "lanczos",
     "locality_order",
@@ -46,6 +47,12 @@ def components_of(indptr: np.ndarray, indices: np.ndarray) -> tuple[int, np.ndar
     rank = np.empty(count, dtype=np.int64)
     rank[np.argsort(first)] = np.arange(count)
     return count, rank[labels]
+
+
+def entry_rows(indptr: np.ndarray, n_entries: int) -> np.ndarray:
+    """Return the row of each of the entries of a CSR matrix: int32 array of shape (n_entries,)."""
+    row = np.repeat(np.arange(indptr.size - 1, dtype=np.int32), np.diff(indptr))
+    return row[:n_entries]
 
 
 def locality_order(W: sparse.csr_matrix) -> np.ndarray | None:

@@ -23,6 +23,7 @@ from specialk_gpu.backend.gpu.arrays import (
     free_memory,
     inverse_lower,
     repeated,
+    row_squares,
     segment_max,
     tile_bytes,
     to_numpy,
@@ -37,9 +38,11 @@ from specialk_gpu.backend.gpu.lloyd import (
     sums_of_minima,
 )
 from specialk_gpu.backend.gpu.matrices import (
+    MAX_ENTRIES,
     as_float32,
     components_of,
     connected_components,
+    entry_rows,
     is_lanczos_faster,
     lanczos,
     locality_order,
@@ -69,6 +72,7 @@ __all__ = [
     "describe",
     "device_of",
     "draw_rows",
+    "entry_rows",
     "free_memory",
     "inverse_lower",
     "is_lanczos_faster",
@@ -76,6 +80,7 @@ __all__ = [
     "largest",
     "locality_order",
     "map_chunks",
+    "max_entries",
     "name",
     "narrow_block",
     "nearest_center",
@@ -93,6 +98,7 @@ __all__ = [
     "remember",
     "repeated",
     "row_hashes",
+    "row_squares",
     "segment_max",
     "segment_sum",
     "select_smallest",
@@ -105,6 +111,7 @@ __all__ = [
     "synchronize",
     "tile_bytes",
     "to_numpy",
+    "walk_width",
     "xp",
 ]
 
@@ -117,6 +124,8 @@ panel_multiple = 8  # 8 numbers of float32 are 32 bytes, the unit of reads from 
 center_order = "F"
 sweep_window = 8
 sweep_bytes = 2**63
+max_entries = MAX_ENTRIES
+walk_width = 2048
 
 T = TypeVar("T")
 R = TypeVar("R")

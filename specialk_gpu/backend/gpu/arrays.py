@@ -21,6 +21,7 @@ __all__ = [
     "free_memory",
     "inverse_lower",
     "repeated",
+    "row_squares",
     "segment_max",
     "tile_bytes",
     "to_numpy",
@@ -70,6 +71,11 @@ def all_true(x: cp.ndarray) -> bool:
 def column_dots(X: cp.ndarray, Y: cp.ndarray) -> cp.ndarray:
     """See `cpu.column_dots`; CuPy's sum along the first axis uses one block for 32 columns."""
     return cp.ones(X.shape[0], dtype=X.dtype) @ (X * Y)
+
+
+def row_squares(X: cp.ndarray) -> cp.ndarray:
+    """See `cpu.row_squares`."""
+    return (X * X).sum(axis=1)
 
 
 def inverse_lower(L: cp.ndarray) -> cp.ndarray:

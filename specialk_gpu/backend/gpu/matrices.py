@@ -20,6 +20,7 @@ __all__ = [
     "as_float32",
     "components_of",
     "connected_components",
+    "entry_rows",
     "is_lanczos_faster",
     "lanczos",
     "locality_order",
@@ -52,6 +53,12 @@ def components_of(indptr: cp.ndarray, indices: cp.ndarray) -> tuple[int, cp.ndar
     kernel_of("components", "find_root", np.int32)((blocks,), (256,), arguments)
     number = cp.cumsum(root == rows, dtype=np.int64) - 1
     return int(number[-1]) + 1, number[root]
+
+
+def entry_rows(indptr: cp.ndarray, n_entries: int) -> cp.ndarray:
+    """See `cpu.entry_rows`; the number of entries is given, so that the host need not wait."""
+    row = cp.searchsorted(indptr, cp.arange(n_entries), side="right") - 1
+    return row.astype(np.int32)
 
 
 def locality_order(W: sparse.csr_matrix) -> None:  # noqa: ARG001 - a shared signature
