@@ -29,6 +29,7 @@ from specialk_gpu.backend.typing import Array
 __all__ = ["SpecialK"]
 
 REPEATS = 5  # times that a task, or data, are sent, where a worker that has them is lost
+KEPT = 2  # shared objects that workers keep: the matrix in both precisions
 PAUSE = 0.002  # seconds between two looks at what is done
 
 
@@ -177,6 +178,8 @@ class _Cluster:
         kept = self._shared.get(id(shared))
         if kept is None or kept[1].status != "finished":
             kept = self._shared[id(shared)] = shared, self._sent(shared)
+            for key in list(self._shared)[:-KEPT]:
+                del self._shared[key]
         return kept[1]
 
     def _sent(self, x: Any) -> Any:

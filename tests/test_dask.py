@@ -92,7 +92,7 @@ def test_a_fit_of_20_000_rows(client, monkeypatch, sent):
     X = clusters(20_000, 8)
     found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
     assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
-    assert "csr_matrix" in sent
+    assert set(sent) == {"csr_matrix", "_PairSearch"}
 
 
 def test_data_frames_and_arrays_of_numpy(client):
@@ -184,6 +184,17 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(client, monkeypatc
     assert len(calls) > when
     assert_same_fit(found, expected)
     client.wait_for_workers(2, timeout=60)
+
+
+@pytest.mark.parametrize("d", [8, 60])
+def test_neighbors_found_by_workers_are_those_of_one_process(client, sent, d):
+    X = np.random.default_rng(0).normal(size=(6000, d)).astype(np.float32)
+    expected = specialk_gpu.nearest_neighbors(X, 12)
+    with with_workers(on_cluster._Cluster(client)):
+        found = specialk_gpu.nearest_neighbors(X, 12)
+    assert "_PairSearch" in sent
+    np.testing.assert_array_equal(found.indices, expected.indices)
+    np.testing.assert_array_equal(found.distances, expected.distances)
 
 
 def double(shared, x):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from specialk_gpu._workers import workers
 from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_pair_sq_distances, sure_limit
 from specialk_gpu.backend.cpu.products import select_smallest
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
@@ -25,6 +26,8 @@ DOUBLINGS = 3  # of the number of rows requested, while ties leave a row in doub
 TILE_ROWS = 1024  # rows of a group of cells, on average, or of a tile of all rows
 TILE_COLUMNS = 512  # of a tile of all rows: it stays in cache
 SORTED_PAIRS = 2**20  # pairs that are sorted together: all at once would take seconds
+STAGE = "neighbours"
+UNEVEN = 16  # times the mean that a group of tiles may spend on a worker
 MOST = 32  # pairs that may be measured, on average, for each neighbour to find and two more
 
 
@@ -122,36 +125,68 @@ def host_search_by_pairs(
         by_limit = np.argsort(limits)
         bounds.sort(by_limit)
         order, limits, low_limits = order[by_limit], limits[by_limit], low_limits[by_limit]
-    spent = [0]
-
-    def measure(tiles: Iterable[Tile]) -> list[np.ndarray]:
-        pairs = []
-        for tile in tiles:
-            *found, price = bounds.near_pairs(*tile, low_limits, ascending=all_tiles)
-            pairs.append(found)
-            spent[0] += price  # of all threads, roughly
-            if spent[0] > MOST * (k + 2) * m:
-                return []
-        i, j = (np.concatenate(part) for part in zip(*pairs, strict=True))
-        by_row = np.argsort(i, kind="stable")  # a row is read from memory once
-        i, j = i[by_row], j[by_row]
-        rough = rough_pair_sq_distances(X, order[i], order[j])
-        one, other = rough <= limits[i], rough <= limits[j]
-        return [
-            np.concatenate([order[i[one]], order[j[other]]]),
-            np.concatenate([order[j[one]], order[i[other]]]),
-            np.concatenate([rough[one], rough[other]]),
-        ]
-
+    search = _PairSearch(X, order, bounds, limits, low_limits, MOST * (k + 2) * m, all_tiles)
     groups: Iterable[Iterator[Tile]] = map(reach.tiles, cells.groups(TILE_ROWS))
     if all_tiles:
         groups = (_tiles_from(i, m) for i in range(0, m, TILE_ROWS))
-    with one_blas_thread:
-        found = map_chunks(measure, groups, "neighbours")
-    if not all(found):
+    if not all(found := _measured_in_groups(search, list(groups))):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
     return _rank_measured_pairs(given, k, rows, others, rough)
+
+
+class _PairSearch(NamedTuple):
+    """What all groups of tiles need: the rows, their order and limits, and what all may spend."""
+
+    X: np.ndarray
+    order: np.ndarray
+    bounds: PairBounds
+    limits: np.ndarray
+    low_limits: np.ndarray
+    most: int
+    ascending: bool
+
+
+def _measured_in_groups(
+    search: _PairSearch, groups: list[Iterator[Tile]]
+) -> list[list[np.ndarray]]:
+    """Return what `_measured_pairs` finds in each group; the workers of a cluster share them."""
+    cluster, spent = workers.get(), [0]
+    if cluster is None:
+        with one_blas_thread:
+            return map_chunks(lambda tiles: _measured_pairs(search, tiles, spent), groups, STAGE)
+    found: list[list[np.ndarray]] = [[] for _ in groups]
+    search = search._replace(most=UNEVEN * search.most // len(groups))
+    given = [lambda tiles=tiles: (list(tiles), [0]) for tiles in groups]
+    cluster.map(_measured_pairs, search, given, found.__setitem__, STAGE)
+    return found
+
+
+def _measured_pairs(
+    search: _PairSearch, tiles: Iterable[Tile], spent: list[int]
+) -> list[np.ndarray]:
+    """Return rows, others and rough distances of the pairs in some tiles that may be near.
+
+    Returns nothing if more was spent than is allowed.
+    """
+    X, order, bounds, limits, low_limits, most, ascending = search
+    pairs = []
+    for tile in tiles:
+        *found, price = bounds.near_pairs(*tile, low_limits, ascending=ascending)
+        pairs.append(found)
+        spent[0] += price  # of all threads, roughly
+        if spent[0] > most:
+            return []
+    i, j = (np.concatenate(part) for part in zip(*pairs, strict=True))
+    by_row = np.argsort(i, kind="stable")  # a row is read from memory once
+    i, j = i[by_row], j[by_row]
+    rough = rough_pair_sq_distances(X, order[i], order[j])
+    one, other = rough <= limits[i], rough <= limits[j]
+    return [
+        np.concatenate([order[i[one]], order[j[other]]]),
+        np.concatenate([order[j[one]], order[i[other]]]),
+        np.concatenate([rough[one], rough[other]]),
+    ]
 
 
 def _tiles_from(first: int, m: int) -> Iterator[Tile]:
