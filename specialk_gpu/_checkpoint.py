@@ -44,6 +44,10 @@ class Checkpoint:
     def __init__(self, folder: Path, bk: Backend) -> None:
         self.folder, self.bk = folder, bk
 
+    def has(self, step: str) -> bool:
+        """Return whether a step is finished."""
+        return (self.folder / step).is_dir()
+
     def read(self, step: str) -> list[Array] | None:
         """Return the arrays of a step; None if it was not finished.
 
@@ -53,7 +57,7 @@ class Checkpoint:
             If a file of it is damaged.
         """
         place = self.folder / step
-        if not place.is_dir():
+        if not self.has(step):
             return None
         try:
             count = len(list(place.iterdir()))

@@ -908,7 +908,7 @@ def trees_searched(monkeypatch, m, rounds, n_clusters=None, least=1, most=None):
         if ends:
             raise OutOfTime(TimeLimit(1.0))
 
-    monkeypatch.setattr(search_module, "_grow_searched_trees", grow)
+    monkeypatch.setattr(search_module, "grow_trees", grow)
     clock = SimpleNamespace(stop=lambda *what: told.append(what))
     found = search_module._search_trees(graphs, lambda n: f"pairs of {n}", wish, 7, clock)
     return *found, cut, told

@@ -84,8 +84,8 @@ def assert_same_fits(one, other):
         ("zz_top", "_graph_of_fit", "knn_graph_of", "graph"),
         ("cut", "_fit", "eigenpairs", "eigenpairs"),
         ("zz_top", "_fit", "eigenpairs", "eigenpairs"),
-        ("cut", "selection.search", "fragments", "fragments"),
-        ("cut", "selection.search", "merge", "merging"),
+        ("cut", "selection.trees", "fragments", "fragments"),
+        ("cut", "selection.trees", "merge", "merging"),
         ("zz_top", "selection.sweep", "kmeans_batch", "kmeans"),
     ],
 )
@@ -140,7 +140,7 @@ def test_merged_trees_are_known(bk, clock, monkeypatch, n_known):
         late = Clock(patch)
         late.move_on_at("selection.search", "polished_tree")
         alone = fit_warned(bk, "in the stage 'polishing'")
-    clock.move_on_at("selection.search", "merge", n_known + 1)
+    clock.move_on_at("selection.trees", "merge", n_known + 1)
     found = fit_warned(bk, f"'merging', after 12.5 s. {n_known} of 6 divisions .* may be more")
     assert_same_fits(found, alone)
     assert found.n_clusters_ == 5
@@ -155,7 +155,7 @@ def test_merged_trees_are_known(bk, clock, monkeypatch, n_known):
 def test_an_answer_is_at_most_what_all_resolutions_support(bk, clock):
     whole = fit(bk)
     assert not whole.path_.is_cut_short
-    clock.move_on_at("selection.search", "merge", 2)
+    clock.move_on_at("selection.trees", "merge", 2)
     found = fit_warned(bk, "merging")
     assert found.n_clusters_ <= whole.n_clusters_
     assert all(step.log_p_level <= np.log(0.05) for step in found.path_ if step.k == 5)
@@ -167,7 +167,7 @@ def test_an_answer_is_at_most_what_all_resolutions_support(bk, clock):
 
 def test_finer_fragments_may_be_given_up(bk, clock, monkeypatch):
     monkeypatch.setattr(search, "finer_fragment_resolutions", lambda done, *_: done[:1])
-    clock.move_on_at("selection.search", "fragments", 7)
+    clock.move_on_at("selection.trees", "fragments", 7)
     found = fit_warned(bk, "in the stage 'fragments', after 12.5 s. 6 of 7 divisions")
     assert found.n_clusters_ == 5
 
@@ -180,7 +180,7 @@ def test_without_time_clusters_are_not_polished(bk, clock):
 
 
 def test_a_given_k_has_a_limit_too(bk, clock):
-    clock.move_on_at("selection.search", "merge", 2)
+    clock.move_on_at("selection.trees", "merge", 2)
     found = fit_warned(bk, "1 of 4 divisions", n_clusters=3)
     assert found.n_clusters_ == 3
     assert found.path_[0].reason == "fixed by n_clusters: not tested" + TIME_IS_UP
@@ -267,7 +267,7 @@ def test_a_truth_value_is_no_limit():
 
 
 def test_the_limit_is_kept(bk, clock, tmp_path):
-    clock.move_on_at("selection.search", "merge", 2)
+    clock.move_on_at("selection.trees", "merge", 2)
     model = fit_warned(bk, "merging", time_limit=np.float32(LIMIT))
     assert clone(model).time_limit == LIMIT
     model.save(tmp_path / "model.npz")
@@ -281,7 +281,7 @@ def test_the_command_line_has_the_limit(clock, tmp_path, capsys):
     np.save(tmp_path / "x.npy", BLOBS)
     options = ["--backend", "numpy", "--random-state", "0", "--time-limit", "10"]
     command = ["fit", str(tmp_path / "x.npy"), "--summary", str(tmp_path / "s.json"), *options]
-    clock.move_on_at("selection.search", "merge", 2)
+    clock.move_on_at("selection.trees", "merge", 2)
     assert main(command) == 0
     assert "--time-limit 10 in the stage 'merging'" in capsys.readouterr().err
     content = json.loads((tmp_path / "s.json").read_text())

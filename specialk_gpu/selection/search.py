@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
-from specialk_gpu._checkpoint import Checkpoint, checkpoint, kept_step
 from specialk_gpu._progress import ProgressClock
 from specialk_gpu._result import (
     NO_POWER,
@@ -19,18 +18,15 @@ from specialk_gpu._result import (
 )
 from specialk_gpu._time_limit import OutOfTime, during, lift_time_limit
 from specialk_gpu.backend import backend_of
-from specialk_gpu.backend.typing import Array, Backend
+from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
-    FragmentResolution,
     finer_fragment_resolutions,
     fragment_resolutions,
-    fragments,
-    n_fragment_eigenvectors,
 )
 from specialk_gpu.selection.jumps import log_p_without_jumps
-from specialk_gpu.selection.merging import Tree, merge
-from specialk_gpu.selection.polishing import polished, polished_tree
+from specialk_gpu.selection.merging import Tree
+from specialk_gpu.selection.polishing import polished_tree
 from specialk_gpu.selection.reasons_and_warnings import (
     reason_by_cut,
     warn_of_many_clusters,
@@ -38,13 +34,11 @@ from specialk_gpu.selection.reasons_and_warnings import (
     warn_of_the_test,
     warn_of_the_time,
 )
+from specialk_gpu.selection.trees import grow_trees
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
 __all__ = ["SearchResult", "search", "searched_trees"]
 
-T = TypeVar("T")
-R = TypeVar("R")
-SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel threads
 LEVELS_SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
@@ -250,7 +244,7 @@ def _search_trees(
         n_wanted += len(wanted)
         new: dict[int, Tree] = {}
         try:
-            _grow_searched_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
+            grow_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
         except OutOfTime as end:
             trees += [new[place] for place in sorted(new)]
             if not trees:
@@ -267,80 +261,6 @@ def _search_trees(
         exact = wish.n_clusters is not None
         wanted = [] if exact else finer_fragment_resolutions(wanted, m, min(found, wish.most))
     return trees, pairs[-1], None, ""
-
-
-def _grow_searched_trees(
-    graphs: CutGraphs,
-    eigenpairs: Callable[[int], Eigenpairs],
-    wanted: list[FragmentResolution],
-    seed: int,
-    clock: ProgressClock,
-    pairs: list[Eigenpairs],
-    trees: dict[int, Tree],
-) -> None:
-    """Add the eigenpairs for some resolutions, and, by its place, the tree of each resolution.
-
-    If the time limit ends this, `trees` holds those that are complete.
-    """
-    m = graphs.n_distinct
-    found = eigenpairs(n_fragment_eigenvectors(wanted, graphs.n_rows))
-    vectors = graphs.distinct(found.vectors)
-    bk = backend_of(vectors)
-    with during("fragments"):
-        cut = partial(_search_fragments, graphs, found.values, vectors, seed)
-        parts = _search_side_by_side(bk, partial(_kept_fragments, checkpoint.get(), cut), wanted, m)
-    clock.stop("fragments", ", ".join(str(k) for _, k in parts))
-    pairs[:] = [found]
-
-    kept = checkpoint.get()
-
-    def grow(place: int) -> None:
-        def make() -> list[Array]:
-            return list(_search_tree(graphs, parts[place]))
-
-        trees[place] = Tree(*kept_step(f"tree-{wanted[place].name}", make, kept))
-
-    with during("merging"):
-        _search_side_by_side(bk, grow, list(range(len(parts))), m)
-
-
-def _search_side_by_side(
-    bk: Backend, function: Callable[[T], R], all_of: list[T], m: int
-) -> list[R]:
-    """Return the results of a function for each argument; many rows use all cores."""
-    if m >= SHARED_ROWS:
-        return bk.map_chunks(function, all_of[::-1])[::-1]  # the last ones take longest
-    with bk.narrow_block():
-        return [function(one) for one in all_of]
-
-
-def _search_fragments(
-    graphs: CutGraphs, values: Array, vectors: Array, seed: int, wanted: FragmentResolution
-) -> tuple[Array, int]:
-    """Make fragments at one resolution; their borders move to where the graph is thin."""
-    fragment, k = fragments(values, vectors, wanted, seed)
-    return polished(graphs.near, fragment, k, rounds=1)[0], k
-
-
-def _kept_fragments(
-    kept: Checkpoint | None,
-    cut: Callable[[FragmentResolution], tuple[Array, int]],
-    wanted: FragmentResolution,
-) -> tuple[Array, int]:
-    """Return fragments of a checkpoint, or make them."""
-
-    def make() -> list[Array]:
-        fragment, k = cut(wanted)
-        return [fragment, np.array(k)]
-
-    fragment, k = kept_step(f"fragments-{wanted.name}", make, kept)
-    return fragment, int(k)
-
-
-def _search_tree(graphs: CutGraphs, found: tuple[Array, int]) -> Tree:
-    """Merge fragments, and return the tree."""
-    fragment, k = found
-    return merge(graphs, fragment, k) if k > 1 else Tree.of_one(graphs.one_part())
 
 
 def _searched_log_p(trees: list[Tree]) -> np.ndarray:
