@@ -46,8 +46,9 @@ def embed(values: Array, vectors: Array, *, drop_correlated: float | None = None
     D, scale = large_array(bk, (m, n), vectors.dtype), xp.sqrt(xp.abs(values)).astype(vectors.dtype)
 
     def run(rows: slice) -> None:
-        D[rows] = xp.abs(vectors[rows])
-        D[rows] *= scale
+        part = D[rows]
+        xp.abs(vectors[rows], out=part)
+        part *= scale
 
     step = max(1, bk.tile_bytes // max(1, n * D.itemsize))
     bk.map_chunks(run, (slice(i, i + step) for i in range(0, m, step)))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.random import RandomState
 
+from specialk_gpu.backend.indices import index_dtype
 from specialk_gpu.backend.typing import Array, Backend, Sparse
 from specialk_gpu.spectrum.chebyshev import Known, chebyshev, find_missed_by_chebyshev
 from specialk_gpu.spectrum.memory import require_memory
@@ -63,8 +64,9 @@ def entries_in_order(bk: Backend, W: Sparse, order: Array) -> tuple[Array, Array
 def csr_of(bk: Backend, data: Array, row: Array, column: Array, m: int) -> Sparse:
     """Assemble a CSR matrix of shape (m, m) from its entries, which are sorted by row."""
     xp = bk.xp
-    indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(np.int32)
-    return bk.sparse.csr_matrix((data, column.astype(np.int32), indptr), shape=(m, m))
+    dtype = index_dtype(int(data.size))
+    indptr = xp.searchsorted(row, xp.arange(m + 1)).astype(dtype)
+    return bk.sparse.csr_matrix((data, column.astype(dtype), indptr), shape=(m, m))
 
 
 def run_solver(
