@@ -9,6 +9,8 @@ where a worker is lost; and the client keeps all that tasks are made of.
 from __future__ import annotations
 
 import inspect
+import math
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError
@@ -30,6 +32,7 @@ __all__ = ["SpecialK"]
 
 REPEATS = 5  # times that a task, or data, are sent, where a worker that has them is lost
 KEPT = 2  # shared objects that workers keep: the matrix in both precisions
+PATIENCE = 60.0  # seconds without any worker
 PAUSE = 0.002  # seconds between two looks at what is done
 
 
@@ -135,6 +138,7 @@ class _Cluster:
     def __init__(self, client: Any) -> None:
         self.client = client
         self._shared: dict[int, tuple[Any, Any]] = {}  # by id: objects, and where they are
+        self._threads, self._looked, self._seen = 0, -math.inf, time.monotonic()
 
     def map(
         self,
@@ -150,7 +154,8 @@ class _Cluster:
         waiting, sent, done = list(range(len(arguments)))[::-1], [0] * len(arguments), 0
         running: dict[int, Any] = {}
         while waiting or running:
-            while waiting and len(running) < 2 * self._n_threads():
+            room = 2 * self._n_threads()
+            while waiting and len(running) < room:
                 i = waiting.pop()
                 sent[i] += 1
                 if sent[i] > REPEATS:
@@ -195,7 +200,15 @@ class _Cluster:
         raise RuntimeError(msg) from last
 
     def _n_threads(self) -> int:
-        return max(1, sum(self.client.nthreads().values()))
+        """Return the number of threads of all workers; RuntimeError if there are none for long."""
+        now = time.monotonic()
+        if now > self._looked + 1:
+            self._looked, self._threads = now, sum(self.client.nthreads().values())
+            self._seen = now if self._threads else self._seen
+        if now > self._seen + PATIENCE:
+            msg = f"no workers for {PATIENCE:.0f} seconds. Start some: see the page of the cluster."
+            raise RuntimeError(msg)
+        return max(1, self._threads)
 
 
 def _call(function: Callable[..., Any], shared: Any, given: tuple[Any, ...]) -> Any:
@@ -216,8 +229,10 @@ def _workers_died(stage: str, shared: Any) -> MemoryError:
 
 
 def _bytes_in(x: Any) -> int:
-    """Return the bytes of the arrays in a sparse matrix or an object."""
-    return sum(value.nbytes for value in vars(x).values() if isinstance(value, np.ndarray))
+    """Return the bytes of the arrays in an object."""
+    buffers: list[pickle.PickleBuffer] = []
+    pickle.dumps(x, protocol=5, buffer_callback=buffers.append)
+    return sum(buffer.raw().nbytes for buffer in buffers)
 
 
 def _client_of(client: Any) -> Any:

@@ -92,7 +92,7 @@ def test_a_fit_of_20_000_rows(client, monkeypatch, sent):
     X = clusters(20_000, 8)
     found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
     assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
-    assert set(sent) == {"csr_matrix", "_PairSearch"}
+    assert set(sent) == {"csr_matrix", "_PairSearch", "CutGraphs"}
 
 
 def test_data_frames_and_arrays_of_numpy(client):
@@ -233,3 +233,20 @@ def test_workers_that_die_of_a_task_are_a_memory_error():
         pytest.raises(MemoryError, match=r"stage: workers died .* A task needs 1 kB that all"),
     ):
         on_cluster._Cluster(own).map(dies, A, [lambda: (1,)], print, "stage")
+
+
+def test_a_cluster_without_workers_is_an_error(monkeypatch):
+    monkeypatch.setattr(on_cluster, "PATIENCE", 0.5)
+    with (
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as empty,
+        distributed.Client(empty) as own,
+    ):
+        cluster = on_cluster._Cluster(own)
+        monkeypatch.setattr(cluster, "_sent", lambda _: own.submit(double, {"factor": 1}, 1))
+        with pytest.raises(RuntimeError, match="no workers for 0 seconds"):
+            cluster.map(double, {"factor": 1}, [lambda: (1,)], print, "stage")
+
+
+def test_the_bytes_that_tasks_share():
+    nested = {"a": [np.zeros(10)], "b": (np.ones((3, 4), dtype=np.float32), "text")}
+    assert on_cluster._bytes_in(nested) == 80 + 48

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from specialk_gpu.backend import backend_of
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.lloyd.kmeans import kmeans_batch
 from specialk_gpu.spectrum.embedding import embed
@@ -115,12 +116,12 @@ def fragments(
     """
     bk = backend_of(vectors)
     if wanted.signed:
-        n = wanted.n_fragments
-        Y = vectors[:, :n].astype("float64")
+        n = min(wanted.n_fragments, vectors.shape[1])
+        Y = large_array(bk, (vectors.shape[0], n), "float64")
+        Y[...] = vectors[:, :n]
         Y *= abs(values[:n]) ** 0.5
         length = bk.xp.sqrt(bk.row_squares(Y))[:, None]
         Y /= bk.xp.where(length > 0, length, 1)
-        Y = bk.xp.ascontiguousarray(Y)
     else:
         Y = embed(values[:COLUMNS], vectors[:, :COLUMNS]).astype("float64", copy=False)
     settings: dict[str, Any] = {"seeds": [seed], "sample_seed": seed, "n_init": N_INIT}

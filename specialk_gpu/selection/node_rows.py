@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array, Backend
 
 __all__ = ["NodeRows"]
@@ -34,7 +35,7 @@ class NodeRows:
     """
 
     def __init__(self, bk: Backend, K: int, m: int) -> None:
-        self.values: Array = bk.xp.empty((2 * K, m))
+        self.values: Array = large_array(bk, (2 * K, m), np.float64)
         self.place = np.full(2 * K, -1)
         self.place[:K] = np.arange(K)
         self._n_nodes = K
