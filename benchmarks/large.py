@@ -265,9 +265,10 @@ variable TMPDIR if that is on a small disk, or is itself in memory, as /tmp is o
 The result is the same to the last bit. From {MANY_ROWS:,} rows on, sums are taken over slabs of
 {SLAB:,} rows, one after another, with and without a limit, and for any number of threads.
 
-The graph must fit all the same, and so must the rows with the lists of their neighbours, and panels
-of {NARROW_PANEL} columns. If `memory_limit` is too small for the panels, the fit raises a
-`MemoryError` with the size that they take.
+It is a limit for these arrays, not for the process. The graph must fit all the same, and so must
+the rows with the lists of their neighbours, panels of {NARROW_PANEL} columns, and what a merge
+sorts: what that took is at the end of this page. If `memory_limit` is too small for the panels,
+the fit raises a `MemoryError` with the size that they take.
 
 X itself can be larger than memory: a memory map (`numpy.load(path, mmap_mode="r")`) is read where
 it is, and an array of zarr or HDF5 is read into a temporary file. A large Parquet file becomes a

@@ -128,7 +128,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     memory_limit : int or str, default=None
         Bytes, or a size such as "4GB", on the host. Arrays with a column for each eigenvector or
         fragment that would take more than a sixteenth of it are kept in temporary files, and the
-        result is the same. The graph must fit; docs/large.md says how much that takes.
+        result is the same. It does not limit the graph and the rest of a fit, which must fit.
     checkpoint : str or path, default=None
         A folder for finished steps of `fit`. If a fit is killed, the same fit (same data,
         parameters and `random_state`, which must be an integer) goes on after the last one. Vectors
