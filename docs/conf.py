@@ -56,6 +56,7 @@ numpydoc_validation_exclude = {
     r"\.(Candidate|ClusterStats|Eigenpairs|Gap|KMeans|Neighbors|RadiusGraph|SelectionPath)$",
     r"\.(Sweep|Tree)$",
     r"\.(ColumnSummary|Estimate|Refit|Stability|Summary)$",  # made by the library alone
+    r"\.dask\.SpecialK$",  # it takes the parameters of SpecialK, which are not repeated
     r"\.(set_callbacks|set_output|get_feature_names_out)$",  # scikit-learn's
 }
 

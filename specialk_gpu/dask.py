@@ -101,9 +101,22 @@ class SpecialK(_estimator.SpecialK):
         return self
 
     def predict(self, X: Any) -> Any:
-        """Return the cluster of each row of X, lazily for a dask array or data frame.
+        """Return the cluster of each row of X.
 
-        See `specialk_gpu.SpecialK.predict`.
+        Parameters
+        ----------
+        X : dask array or data frame of shape (q, d), or what `specialk_gpu.SpecialK` takes
+            New rows.
+
+        Returns
+        -------
+        int32 array of shape (q,)
+            For dask data a dask array, computed block by block when it is asked for.
+
+        Raises
+        ------
+        ValueError, TypeError, NotFittedError
+            As `specialk_gpu.SpecialK.predict`.
         """
         if _row_chunks(X) is None:
             return self.to_local().predict(X)
@@ -112,11 +125,28 @@ class SpecialK(_estimator.SpecialK):
         return _as_dask_array(X).map_blocks(_predicted, model=model, **given)
 
     def save(self, path: str | Path) -> None:
-        """Write the model without the cluster to a file; see `specialk_gpu.SpecialK.save`."""
+        """Write the model without the cluster to a file; see `specialk_gpu.SpecialK.save`.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Raises
+        ------
+        TypeError, OSError
+            If a parameter cannot be written, or the file cannot.
+        """
         self.to_local().save(path)
 
     def to_local(self) -> _estimator.SpecialK:
-        """Return the fitted model without the cluster, as `specialk_gpu.SpecialK`."""
+        """Return the fitted model without the cluster.
+
+        Returns
+        -------
+        specialk_gpu.SpecialK
+            With the same parameters and results, which are NumPy arrays.
+        """
         local = _estimator.SpecialK()
         local.__dict__.update(self.__dict__)
         del local.client
