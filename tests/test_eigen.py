@@ -1311,7 +1311,7 @@ def asked_for(bk, m, n, solver, itemsize, threads):
     """Return the bytes of all arrays that a solver has at once, from a list of them."""
     guard = next(g for g in range(16, n + 17) if 100 * g >= 15 * n)
     block = min(m, n + guard)
-    many = m >= tall.MANY_ROWS  # slabs of rows, one narrow panel after another
+    many = bk.name == "numpy" and m >= tall.MANY_ROWS  # slabs of rows, narrow panels
     panel = min(block, tall.NARROW_PANEL if many else bk.panel_width)
     if solver == "dense":
         return 8 * (4 * m * m + 2 * m * n)
