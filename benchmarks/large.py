@@ -46,7 +46,7 @@ LIMIT = "1GB"
 KILLED_AT = (
     ("neighbours-*", 1),
     ("*.round-2", 1),
-    ("eigenpairs-*[0-9]", 1),
+    ("eigenpairs-[0-9][0-9]", 1),
     ("fragments-*[0-9]", 6),
     ("tree-*[0-9]", 6),
 )
