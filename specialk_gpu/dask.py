@@ -310,7 +310,6 @@ def _gathered(X: Any, client: Any) -> Array:
 
 
 def _lazy(values: Array, chunks: tuple[int, ...]) -> Any:
-    import dask.array
+    from dask.array import from_array
 
-    from_array: Any = dask.array.from_array
     return from_array(values, chunks=(chunks, *values.shape[1:]))
