@@ -15,7 +15,7 @@ import heapq
 import math
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,7 @@ from benchmarks.stamp import RESULTS
 from specialk_gpu import SpecialK
 from specialk_gpu import dask as on_dask
 from specialk_gpu._units import size_in_units
+from specialk_gpu._workers import Arguments, Store
 
 FILE = RESULTS / "cluster.jsonl"
 ROWS, COLUMNS, CLUSTERS = 200_000, 16, 20
@@ -118,7 +119,7 @@ def timed(
     return function(shared, *given), time.process_time() - began
 
 
-class Recorded(on_dask._Cluster):  # noqa: SLF001 - the record is of what it does
+class Recorded(on_dask._Cluster):
     """A cluster that keeps a record of its tasks."""
 
     def __init__(self, client: Any) -> None:
@@ -129,8 +130,8 @@ class Recorded(on_dask._Cluster):  # noqa: SLF001 - the record is of what it doe
         self,
         function: Callable[..., Any],
         shared: Any,
-        arguments: Sequence[Callable[[], tuple[Any, ...]]],
-        store: Callable[[int, Any], None],
+        arguments: Arguments,
+        store: Store,
         stage: str,
     ) -> None:
         """Record the bytes and seconds of each task."""
@@ -175,7 +176,7 @@ def measure(task: dict[str, Any]) -> dict[str, Any]:
             made.append(Recorded(client))
             return made[-1]
 
-        on_dask._Cluster = recorded  # type: ignore[assignment, misc] # noqa: SLF001
+        on_dask._Cluster = recorded  # type: ignore[assignment, misc] # stands in for it
         found = fitted(on_dask.SpecialK(client=client, **settings), X)
         memory = client.run(worker_peak)
     loops = [loop for each in made for loop in each.loops]

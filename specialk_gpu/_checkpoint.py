@@ -141,7 +141,8 @@ def checkpointed(kept: Checkpoint | None) -> Iterator[None]:
         if kept is not None:
             if kept.folder.is_dir():
                 steps = sorted(x.name for x in kept.folder.iterdir() if x.suffix != PARTIAL)
-                announce_with_progress(f"going on from the checkpoint, with {', '.join(steps)}")
+                known = ", ".join(steps) or "no finished step"
+                announce_with_progress(f"going on from the checkpoint: {known}")
             else:
                 kept.folder.mkdir(parents=True)
         yield
@@ -155,11 +156,22 @@ def kept_step(
     step: str | Callable[[], str],
     make: Callable[[], list[Array]],
     kept: Checkpoint | None = None,
+    *,
+    with_rounds: bool = False,
 ) -> list[Array]:
     """Return the arrays of a step: those in the checkpoint, or those made now, which are kept.
 
-    Iterations in `make` may keep their rounds (see `rounds_to_keep`). `kept` is the checkpoint in a
-    thread that does not know it. A name that takes time to make can be given as a function.
+    Parameters
+    ----------
+    step : str or callable
+        The name of the step, or a function that makes it, if that takes time.
+    make : callable
+        Returns the arrays.
+    kept : Checkpoint, optional
+        The checkpoint, for a thread that does not know it.
+    with_rounds : bool
+        Whether iterations in `make` keep their rounds (see `rounds_to_keep`). They must begin in
+        the same order each time, so all in one thread.
     """
     kept = kept or checkpoint.get()
     if kept is None:
@@ -167,7 +179,8 @@ def kept_step(
     step = step if isinstance(step, str) else step()
     found = kept.read(step)
     if found is None:
-        token = _iterations.set(Rounds(kept, f"{step}.{i}") for i in itertools.count())
+        rounds = (Rounds(kept, f"{step}.{i}") for i in itertools.count())
+        token = _iterations.set(rounds if with_rounds else None)
         try:
             found = make()
         finally:

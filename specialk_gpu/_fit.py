@@ -205,7 +205,7 @@ def verified_eigenpairs_of_fit(
         found = eigenpairs(W, n, random_state=random_state, known=known, **settings)
         return [x if isinstance(x, type(W.data)) else np.array(x) for x in found]
 
-    kept: list[Any] = kept_step(f"eigenpairs-{n}", make)
+    kept: list[Any] = kept_step(f"eigenpairs-{n}", make, with_rounds=True)
     pairs = Eigenpairs._make(x if x.ndim else x.item() for x in kept)
     if not pairs.converged:
         if not pairs.complete or float(pairs.residuals.max()) > 1e3 * parameters.tol:

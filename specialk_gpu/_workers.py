@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-__all__ = ["Workers", "with_workers", "workers"]
+__all__ = ["Arguments", "Store", "Workers", "with_workers", "workers"]
+
+Arguments: TypeAlias = Sequence[Callable[[], tuple[Any, ...]]]
+"""For each task a function that returns its arguments, which is called when they are sent."""
+
+Store: TypeAlias = Callable[[int, Any], None]
+"""Takes the number of a task and its result."""
 
 
 class Workers(Protocol):
@@ -17,8 +23,8 @@ class Workers(Protocol):
         self,
         function: Callable[..., Any],
         shared: Any,
-        arguments: Sequence[Callable[[], tuple[Any, ...]]],
-        store: Callable[[int, Any], None],
+        arguments: Arguments,
+        store: Store,
         stage: str,
     ) -> None:
         """Call ``store(i, function(shared, *arguments[i]()))`` for all i, in any order.

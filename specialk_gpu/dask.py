@@ -12,7 +12,7 @@ import inspect
 import math
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Self
@@ -23,7 +23,7 @@ from specialk_gpu import _estimator
 from specialk_gpu._progress import report_progress
 from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu._units import size_in_units
-from specialk_gpu._workers import with_workers
+from specialk_gpu._workers import Arguments, Store, with_workers
 from specialk_gpu.backend import cpu
 from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array
@@ -54,7 +54,8 @@ class SpecialK(_estimator.SpecialK):
 
     Notes
     -----
-    The client needs the memory of a fit of one process: see the page "Past one machine".
+    The client needs the memory of a fit of one process: see the page "Past one machine". For
+    pictures, summaries and reports of a fit of dask data, take `to_local`.
 
     Examples
     --------
@@ -86,18 +87,16 @@ class SpecialK(_estimator.SpecialK):
         Raises
         ------
         ValueError
-            If X has chunks of columns, or there is no client.
+            If X has chunks of columns or of unknown sizes, or there is no client.
         MemoryError
             If workers die again and again; otherwise as `specialk_gpu.SpecialK`.
         """
-        client = _client_of(self.client)
-        chunks = _row_chunks(X)
-        rows = X if chunks is None else _gathered(X, client)
+        client, blocks = _client_of(self.client), _row_blocks(X)
         with with_workers(_Cluster(client)):
-            super().fit(rows, y)
-        if chunks is not None:
-            self.labels_ = _lazy(self.labels_, chunks)
-            self.membership_ = _lazy(self.membership_, chunks)
+            super().fit(X if blocks is None else _gathered(blocks, client), y)
+        if blocks is not None:
+            self.labels_ = _lazy(self.labels_, blocks.chunks[0])
+            self.membership_ = _lazy(self.membership_, blocks.chunks[0])
         return self
 
     def predict(self, X: Any) -> Any:
@@ -118,11 +117,12 @@ class SpecialK(_estimator.SpecialK):
         ValueError, TypeError, NotFittedError
             As `specialk_gpu.SpecialK.predict`.
         """
-        if _row_chunks(X) is None:
+        blocks = _row_blocks(X)
+        if blocks is None:
             return self.to_local().predict(X)
         model = _client_of(self.client).scatter(self.to_local(), hash=False)
         given = {"drop_axis": 1, "dtype": np.int32, "meta": np.empty(0, np.int32)}
-        return _as_dask_array(X).map_blocks(_predicted, model=model, **given)
+        return blocks.map_blocks(_predicted, model=model, **given)
 
     def save(self, path: str | Path) -> None:
         """Write the model without the cluster to a file; see `specialk_gpu.SpecialK.save`.
@@ -158,8 +158,8 @@ class SpecialK(_estimator.SpecialK):
 
 _PARAMETERS = inspect.signature(_estimator.SpecialK.__init__).parameters
 _OWN = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
-# scikit-learn reads the names of the parameters here
-SpecialK.__init__.__signature__ = inspect.Signature([*_PARAMETERS.values(), _OWN])  # type: ignore[attr-defined]
+# scikit-learn reads the names of the parameters in this attribute, which types do not know
+SpecialK.__init__.__signature__ = inspect.Signature([*_PARAMETERS.values(), _OWN])  # type: ignore[attr-defined] # see above
 
 
 class _Cluster:
@@ -174,8 +174,8 @@ class _Cluster:
         self,
         function: Callable[..., Any],
         shared: Any,
-        arguments: Sequence[Callable[[], tuple[Any, ...]]],
-        store: Callable[[int, Any], None],
+        arguments: Arguments,
+        store: Store,
         stage: str,
     ) -> None:
         """See `specialk_gpu._workers.Workers`."""
@@ -226,7 +226,7 @@ class _Cluster:
                 last = error
                 check_time_limit()
                 time.sleep(0.1 * 2**i)
-        msg = f"no worker takes data ({last!r}). Are workers alive? See the dashboard."
+        msg = f"no worker takes data ({last!r}). Are workers alive? The dashboard shows them."
         raise RuntimeError(msg) from last
 
     def _n_threads(self) -> int:
@@ -236,7 +236,7 @@ class _Cluster:
             self._looked, self._threads = now, sum(self.client.nthreads().values())
             self._seen = now if self._threads else self._seen
         if now > self._seen + PATIENCE:
-            msg = f"no workers for {PATIENCE:.0f} seconds. Start some: see the page of the cluster."
+            msg = f"no workers for {PATIENCE:.0f} seconds. Start workers, and fit again."
             raise RuntimeError(msg)
         return max(1, self._threads)
 
@@ -278,30 +278,26 @@ def _client_of(client: Any) -> Any:
         raise ValueError(msg) from error
 
 
-def _row_chunks(X: Any) -> tuple[int, ...] | None:
-    """Return the sizes of the chunks of rows of a dask array or data frame; None for others.
-
-    Sizes that are not known are NaN.
-    """
+def _row_blocks(X: Any) -> Any:
+    """Return a dask array or data frame as an array with chunks of rows; None for others."""
     if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
         return None
-    X = _as_dask_array(X)
+    X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+    if any(math.isnan(size) for size in X.chunks[0]):
+        msg = "X must have chunks of known sizes: call X.compute_chunk_sizes() first."
+        raise ValueError(msg)
     if X.ndim == 2 and len(X.chunks[1]) > 1:
         msg = (
             f"X must have chunks of whole rows, got {len(X.chunks[1])} chunks of columns. Use "
             "X.rechunk({1: -1})."
         )
         raise ValueError(msg)
-    return X.chunks[0]
-
-
-def _as_dask_array(X: Any) -> Any:
-    return X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+    return X
 
 
 def _gathered(X: Any, client: Any) -> Array:
-    """Return the rows of a dask array or data frame, chunk after chunk."""
-    X = _as_dask_array(X).persist(scheduler=client)
+    """Return the rows of a dask array, chunk after chunk."""
+    X = X.persist(scheduler=client)
     out, begin = large_array(cpu, X.shape, X.dtype), 0
     for size, block in zip(X.chunks[0], X.blocks, strict=True):
         out[begin : begin + size] = block.compute(scheduler=client)

@@ -140,6 +140,9 @@ def test_chunks_of_columns_and_a_missing_client_are_refused(client):
     X = dask_array.from_array(clusters(100), chunks=(50, 2))
     with pytest.raises(ValueError, match=r"got 2 chunks of columns. Use X.rechunk\(\{1: -1\}\)"):
         on_cluster.SpecialK(client=client).fit(X)
+    X = dask_array.from_array(clusters(100), chunks=(50, -1))
+    with pytest.raises(ValueError, match="X must have chunks of known sizes: call X.compute_chunk"):
+        on_cluster.SpecialK(client=client).fit(X[X[:, 0] > 0])
     with pytest.raises(TypeError, match="got a dask collection. Use specialk_gpu.dask.SpecialK"):
         specialk_gpu.SpecialK().fit(X)
 

@@ -15,7 +15,14 @@ import pytest
 from numpy.random import RandomState
 
 from specialk_gpu import SpecialK, eigenpairs, knn_graph
-from specialk_gpu._checkpoint import Checkpoint, Rounds, checkpointed, fingerprint, kept_step
+from specialk_gpu._checkpoint import (
+    Checkpoint,
+    Rounds,
+    checkpointed,
+    fingerprint,
+    kept_step,
+    rounds_to_keep,
+)
 from specialk_gpu._memory_limit import memory_limit, memory_limited
 from specialk_gpu._units import bytes_of
 from specialk_gpu._validation import _validated_as_numpy
@@ -353,6 +360,22 @@ def test_a_step_is_made_once(tmp_path):
         assert kept_step(lambda: "b", make)[0][1] == 4
     assert len(calls) == 4
     assert not list(tmp_path.iterdir())
+
+
+def test_iterations_keep_rounds_in_the_steps_that_allow_it(tmp_path):
+    found = []
+
+    def make():
+        found.append([rounds_to_keep() for _ in range(2)])
+        return [np.zeros(1)]
+
+    with checkpointed(Checkpoint(tmp_path / "own", cpu)):
+        kept_step("merging", make)
+        kept_step("eigenpairs", make, with_rounds=True)
+        found.append([rounds_to_keep()])
+    assert found[0] == [None, None]  # its iterations begin in several threads
+    assert [rounds.name for rounds in found[1]] == ["eigenpairs.0", "eigenpairs.1"]
+    assert found[2] == [None]
 
 
 def test_rounds_keep_the_last_one_and_the_generator(tmp_path):
