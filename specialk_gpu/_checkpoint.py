@@ -27,6 +27,7 @@ from specialk_gpu.backend.typing import Array, Backend
 __all__ = ["Checkpoint", "checkpoint", "checkpointed", "fingerprint", "kept_step", "rounds_to_keep"]
 
 CHUNK = 2**26  # bytes that are hashed at once
+COUNT = "count"  # the file in a step that says how many arrays it has
 PARTIAL = ".partial"  # ends the name of a step that is being written
 
 
@@ -60,7 +61,7 @@ class Checkpoint:
         if not self.has(step):
             return None
         try:
-            count = len(list(place.iterdir()))
+            count = int((place / COUNT).read_text(encoding="ascii"))
             on_host = [np.load(place / f"{i}.npy", mmap_mode="r") for i in range(count)]
         except (OSError, ValueError, EOFError) as error:
             msg = f"the checkpoint {place} is damaged ({error}). Remove it, and fit again."
@@ -77,6 +78,7 @@ class Checkpoint:
                 np.save(stream, self.bk.to_numpy(x), allow_pickle=False)
                 stream.flush()
                 os.fsync(stream.fileno())
+        (partial / COUNT).write_text(str(len(arrays)), encoding="ascii")
         partial.replace(self.folder / step)
 
     def remove(self, pattern: str) -> None:

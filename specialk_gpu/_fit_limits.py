@@ -7,6 +7,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from specialk_gpu._checkpoint import Checkpoint, checkpointed, fingerprint
 from specialk_gpu._host import on_host
 from specialk_gpu._memory_limit import memory_limited
@@ -65,4 +67,6 @@ def _content_of(value: Any) -> Any:
     """Return a parameter in a form that has the same hash in another process."""
     if hasattr(value, "get_params"):
         return type(value).__name__, str(sorted(value.get_params().items()))
+    if isinstance(value, np.generic):
+        return value.item()
     return tuple(map(on_host, value)) if isinstance(value, tuple) else value

@@ -8,6 +8,7 @@ where a worker is lost; and the client keeps all that tasks are made of.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import math
 import pickle
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from sklearn.base import clone
 
 from specialk_gpu import _estimator
 from specialk_gpu._progress import report_progress
@@ -55,7 +57,7 @@ class SpecialK(_estimator.SpecialK):
     Notes
     -----
     The client needs the memory of a fit of one process: see the page "Past one machine". For
-    pictures, summaries and reports of a fit of dask data, take `to_local`.
+    pictures of a fit of dask data, take `to_local`.
 
     Examples
     --------
@@ -68,6 +70,13 @@ class SpecialK(_estimator.SpecialK):
     def __init__(self, *, client: Any = None, **parameters: Any) -> None:
         super().__init__(**parameters)
         self.client = client
+
+    def __sklearn_clone__(self) -> Self:
+        """Return an estimator that is not fitted, with the same client: it cannot be copied."""
+        given = self.get_params(deep=False)
+        client = given.pop("client")
+        plain = clone(_estimator.SpecialK(**given))
+        return type(self)(client=client, **plain.get_params(deep=False))
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Find the number of clusters in X, and the clusters.
@@ -155,6 +164,19 @@ class SpecialK(_estimator.SpecialK):
                 setattr(local, name, np.asarray(getattr(local, name)))
         return local
 
+
+def _of_local(name: str) -> Callable[..., Any]:
+    """Return a method of a fitted model that works without the cluster."""
+
+    @functools.wraps(getattr(_estimator.SpecialK, name))
+    def call(self: SpecialK, *args: Any, **settings: Any) -> Any:
+        return getattr(self.to_local(), name)(*args, **settings)
+
+    return call
+
+
+for _name in ("describe", "summary", "report", "stability", "predict_proba", "_repr_html_"):
+    setattr(SpecialK, _name, _of_local(_name))
 
 _PARAMETERS = inspect.signature(_estimator.SpecialK.__init__).parameters
 _OWN = inspect.Parameter("client", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Any)
@@ -283,10 +305,13 @@ def _row_blocks(X: Any) -> Any:
     if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
         return None
     X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+    if X.ndim != 2:
+        msg = f"X must have shape (m, d), rows and columns, got shape {X.shape}."
+        raise ValueError(msg)
     if any(math.isnan(size) for size in X.chunks[0]):
         msg = "X must have chunks of known sizes: call X.compute_chunk_sizes() first."
         raise ValueError(msg)
-    if X.ndim == 2 and len(X.chunks[1]) > 1:
+    if len(X.chunks[1]) > 1:
         msg = (
             f"X must have chunks of whole rows, got {len(X.chunks[1])} chunks of columns. Use "
             "X.rechunk({1: -1})."

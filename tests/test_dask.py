@@ -117,6 +117,9 @@ def test_prediction_by_blocks_and_without_the_cluster(client, tmp_path):
     assert found.chunks == ((200, 200, 100),)
     np.testing.assert_array_equal(found.compute(), plain.predict(new))
     np.testing.assert_array_equal(model.predict(new), plain.predict(new))
+    assert model.summary().to_frame().equals(model.to_local().summary().to_frame())
+    assert model.describe() == model.to_local().describe()
+    assert clone(model).client is client
     local = model.to_local()
     assert type(local) is specialk_gpu.SpecialK
     assert isinstance(local.labels_, np.ndarray)
@@ -143,6 +146,8 @@ def test_chunks_of_columns_and_a_missing_client_are_refused(client):
     X = dask_array.from_array(clusters(100), chunks=(50, -1))
     with pytest.raises(ValueError, match="X must have chunks of known sizes: call X.compute_chunk"):
         on_cluster.SpecialK(client=client).fit(X[X[:, 0] > 0])
+    with pytest.raises(ValueError, match=r"X must have shape \(m, d\)"):
+        on_cluster.SpecialK(client=client).fit(X[:, 0])
     with pytest.raises(TypeError, match="got a dask collection. Use specialk_gpu.dask.SpecialK"):
         specialk_gpu.SpecialK().fit(X)
 

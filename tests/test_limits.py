@@ -312,10 +312,18 @@ def test_another_fit_does_not_go_on_from_a_checkpoint(monkeypatch, tmp_path):
 
     X, _ = make_shape("moons", noise=0.1, n_samples=300, random_state=0)
     monkeypatch.setattr("specialk_gpu._fit.eigenpairs", stop)
-    changes = [{}, {"n_neighbors": 11}, {"alpha": 0.1}, {"memory_limit": "1GB", "time_limit": 99.0}]
+    changes = [
+        {},
+        {"random_state": np.int64(0)},
+        {"n_neighbors": 11},
+        {"alpha": 0.1},
+        {"memory_limit": "1GB", "time_limit": 99.0},
+    ]
     for change in changes:
         with pytest.raises(Interruption):
-            fitted(X, checkpoint=tmp_path, **change)
+            SpecialK(**({"backend": "numpy", "random_state": 0} | change), checkpoint=tmp_path).fit(
+                X
+            )
     with pytest.raises(Interruption):
         fitted(X[::-1], checkpoint=tmp_path)
     assert len(list(tmp_path.iterdir())) == 4  # the limits do not change the result
@@ -343,6 +351,12 @@ def test_a_damaged_checkpoint_is_refused(tmp_path):
         stream.truncate(100)
     with pytest.raises(ValueError, match="is damaged .*Remove it"):
         kept.read("step")
+    kept.write("other", [np.arange(5), np.ones(2)])
+    (tmp_path / "own" / "other" / "foreign").write_text("")
+    assert len(kept.read("other")) == 2
+    (tmp_path / "own" / "other" / "1.npy").unlink()
+    with pytest.raises(ValueError, match="is damaged .*Remove it"):
+        kept.read("other")
 
 
 def test_a_step_is_made_once(tmp_path):
