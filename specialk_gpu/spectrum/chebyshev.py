@@ -48,6 +48,7 @@ from specialk_gpu.spectrum.tall import (
     joined,
     project_out,
     rotate,
+    slabs,
     wide_panels,
     work_on_panels,
 )
@@ -277,18 +278,15 @@ def _chebyshev_rayleigh_ritz(
     """
     xp, (m, width) = bk.xp, V.shape
     H = xp.empty_like(gram)
-    for columns in wide_panels(bk, m, width):
-        image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
 
-        def arguments(part: slice, first: int = columns.start) -> tuple[Array]:
-            return (V[:, first + part.start : first + part.stop],)
-
-        def store(part: slice, found: Array, image: Array = image) -> None:
-            image[:, part] = found
-
-        work_on_panels(bk, product_with_panel, A, image.shape, arguments, store)
+    def project(columns: slice, image: Array) -> None:
         H[: columns.stop, columns] = inner_products(bk, V[:, : columns.stop], image)
-    del image
+
+    if len(slabs(bk, m)) > 1:  # panels are narrow enough for H
+        work_on_panels(bk, product_with_panel, A, V.shape, lambda part: (V[:, part],), project)
+    else:
+        for columns in wide_panels(bk, m, width):
+            project(columns, _product_in_panels(bk, A, V[:, columns]))
     H = xp.triu(H) + xp.triu(H, 1).T
     to_orthonormal = bk.inverse_lower(xp.linalg.cholesky(gram))
     H = to_orthonormal @ H @ to_orthonormal.T
@@ -309,6 +307,17 @@ def _chebyshev_rayleigh_ritz(
     work_on_panels(bk, residuals_of_panel, A, V.shape, pairs, keep)
     values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # host waits
     return values, norms, residuals
+
+
+def _product_in_panels(bk: Backend, A: Operator, V: Array) -> Array:
+    """Return A V; panels of columns are multiplied side by side."""
+    image = bk.xp.empty(V.shape, dtype=V.dtype)
+
+    def store(part: slice, found: Array) -> None:
+        image[:, part] = found
+
+    work_on_panels(bk, product_with_panel, A, V.shape, lambda part: (V[:, part],), store)
+    return image
 
 
 def product_with_panel(A: Operator, v: Array) -> Array:
