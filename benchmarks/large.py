@@ -315,12 +315,10 @@ def _limits_measured(rows: list[dict[str, Any]]) -> str:
         usual = next(x for x in of_rows if x["set"] == row["set"] and "memory_limit" not in x)
         same = "the same labels" if row["labels"] == usual["labels"] else "OTHER LABELS"
         if row["kind"] == "killed":
-            times = ", ".join(seconds(x) for x in row["until_killed"])
             stages = ", ".join(row.get("killed_in", FIRST_KILLS))
             lines.append(
-                f"A fit of {row['m']:,} rows was killed {len(row['until_killed'])} times (after "
-                f"{times}; in the stages {stages}), and went on each time: {same} as the fit that "
-                "was left alone."
+                f"A fit of {row['m']:,} rows was killed {len(row['until_killed'])} times (in the "
+                f"stages {stages}), and went on each time: {same}."
             )
             continue
         lines.append(
