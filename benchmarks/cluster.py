@@ -211,7 +211,8 @@ class Killing(on_dask._Cluster):
 def killed(task: dict[str, Any]) -> dict[str, Any]:
     """Fit again and again, and kill a worker in a stage each time; count the same labels."""
     X, rng = rows(KILLED_ROWS), np.random.default_rng(0)
-    sizes, tall.MANY_ROWS = tall.MANY_ROWS, 1000  # so that workers take part
+    sizes = tall.MANY_ROWS, tall.SLAB
+    tall.MANY_ROWS, tall.SLAB = 1000, 4096  # so that workers take part
     try:
         expected = fitted(SpecialK(eigen_solver="chebyshev", **SETTINGS), X)["labels"]
         same, deaths, made = 0, 0, []
@@ -230,7 +231,7 @@ def killed(task: dict[str, Any]) -> dict[str, Any]:
                 client.wait_for_workers(2, timeout=60)
         return {"fits": KILLS, "killed": deaths, "same": same}
     finally:
-        tall.MANY_ROWS = sizes
+        tall.MANY_ROWS, tall.SLAB = sizes
 
 
 def sampled(task: dict[str, Any]) -> dict[str, Any]:
