@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cluster, growth, large
+from benchmarks import cluster_page, growth, large
 from benchmarks.calibration.page import calibration_page
 from benchmarks.markdown import OLD_RULE, machine, seconds, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
@@ -511,7 +511,7 @@ PAGES = {
     "sensitivity": sensitivity_page,
     "calibration": calibration_page,
     "cost": cost_page,
-    "cluster": cluster.page,
+    "cluster": cluster_page.page,
     "large": large.page,
 }
 

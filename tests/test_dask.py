@@ -238,6 +238,28 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatc
     mortal.wait_for_workers(2, timeout=60)
 
 
+class LosesEachTaskOnce:
+    """Workers in this process, each of whose tasks is sent twice."""
+
+    def map(self, function, shared, arguments, store, stage):
+        assert stage
+        for i in range(len(arguments))[::-1]:
+            arguments[i]()
+            store(i, function(shared, *arguments[i]()))
+
+
+@pytest.mark.parametrize("d", [4, 60])
+def test_tasks_can_be_sent_again(d):
+    X = np.random.default_rng(0).normal(size=(6000, d)).astype(np.float32)
+    expected = specialk_gpu.nearest_neighbors(X, 12)
+    points = clusters(18_000)
+    plain = specialk_gpu.SpecialK(**SETTINGS).fit(points)
+    with with_workers(LosesEachTaskOnce()):
+        found = specialk_gpu.nearest_neighbors(X, 12)
+        assert_same_fit(specialk_gpu.SpecialK(**SETTINGS).fit(points), plain)
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
 @pytest.mark.parametrize("d", [8, 60])
 def test_neighbors_found_by_workers_are_those_of_one_process(client, sent, d):
     X = np.random.default_rng(0).normal(size=(6000, d)).astype(np.float32)
