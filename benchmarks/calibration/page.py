@@ -496,8 +496,8 @@ def _failures() -> str:
   kept there.
 - Sets with a neck are split more often than `alpha` says, and so are random walks. A dense core in
   a wide halo is split into these two.
-- In up to {FEW_COLUMNS} dimensions, only the cut is used for bent clusters and for very long ones;
-  in more dimensions, for all that are not short."""
+- In up to {FEW_COLUMNS} dimensions, bent clusters and very long ones are found by the cut alone; in
+  more dimensions, all that are not short."""
 
 
 if __name__ == "__main__":
