@@ -65,8 +65,8 @@ decides. Workers do what takes longest:
 
 The rest is the client's: sums over all rows and products with the graph, because sending vectors
 takes longer than one product; eigenpairs of fewer than 65,536 rows; and fragments. A client with a
-GPU (`backend="cuda"`) computes eigenpairs and merges there itself. Workers use no GPU: it
-would filter faster than a network brings the vectors.
+GPU (`backend="cuda"`) computes eigenpairs and merges there itself. Workers use no GPU: it would
+filter faster than a network brings the vectors.
 
 The client needs as much memory as a fit in one process: [files](large.md#memory-limit) help there
 too. A worker with one thread needs about 140 MB + 2.8 kB a row, most of it for merging.
@@ -208,8 +208,8 @@ def _table_of_loops(record: list[dict[str, Any]], found: dict[str, Any]) -> str:
     return (
         f"The tasks of the fit on {WORKERS[0]} workers:\n\n{table(head, lines)}\n\n"
         "In a round, each vector costs 20 bytes a row: 8 there and 8 back, and 4 for its residual. "
-        f"The network carried {size_in_units(found['network_bytes'])}, {ratio:.2f} times what the tasks and "
-        "what they share have."
+        f"The network carried {size_in_units(found['network_bytes'])}, {ratio:.2f} times what tasks "
+        "get, return and share."
     )
 
 
