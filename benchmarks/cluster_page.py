@@ -60,13 +60,13 @@ decides. Workers do what takes longest:
 | stage | a task | it gets | it returns |
 |---|---|---|---|
 | graph | compares groups of rows with all within reach | the rows, once | pairs |
-| eigenpairs | filters or multiplies 16 vectors | the graph, once; a panel | a panel |
+| eigenpairs | filters 16 vectors | the graph, once; the vectors | the vectors |
 | merging | merges fragments | the graphs and the rows, once; fragments | a tree |
 
-Eigenpairs of fewer than 65,536 rows are computed by the client, because sending them would take
-longer. Fragments, sums over all rows, and the few dense steps are the client's as well. A client
-with a GPU (`backend="cuda"`) computes eigenpairs and merges there itself. Workers use no GPU: it
-would filter faster than a network brings the vectors.
+The rest is the client's: sums over all rows and products with the graph, because sending vectors
+takes longer than one product; eigenpairs of fewer than 65,536 rows; and fragments. A client with a
+GPU (`backend="cuda"`) computes eigenpairs and merges there itself. Workers use no GPU: it would
+filter faster than a network brings the vectors.
 
 The client needs as much memory as a fit in one process: [files](large.md#memory-limit) help there
 too. A worker with one thread needs about 140 MB + 2.8 kB a row, most of it for merging.
@@ -207,9 +207,9 @@ def _table_of_loops(record: list[dict[str, Any]], found: dict[str, Any]) -> str:
     head = ["loop", "tasks", "shared", "sent", "returned", "seconds on workers"]
     return (
         f"The tasks of the fit on {WORKERS[0]} workers:\n\n{table(head, lines)}\n\n"
-        f"In a round, each vector costs 48 bytes a row, less once it has converged. The network "
-        f"carried {size_in_units(found['network_bytes'])}, {ratio:.2f} times what the tasks and "
-        "what they share have."
+        "In a round, each vector costs 20 bytes a row: 8 there and 8 back, and 4 for its residual. "
+        f"The network carried {size_in_units(found['network_bytes'])}, {ratio:.2f} times what tasks "
+        "get, return and share."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
@@ -103,11 +104,18 @@ def test_a_fit_on_workers_is_that_of_one_process(client, sent):
         assert found.membership_.shape == (3000, found.n_clusters_)
 
 
+@functools.cache
+def fit_of_20_000_rows():
+    """Return rows, and the fit in one process."""
+    X = clusters(20_000, 8)
+    return X, specialk_gpu.SpecialK(**SETTINGS).fit(X)
+
+
 def test_a_fit_of_20_000_rows(client, monkeypatch, sent):
     monkeypatch.setattr(tall, "SLAB", 2**12)
-    X = clusters(20_000, 8)
+    X, expected = fit_of_20_000_rows()
     found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
-    assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
+    assert_same_fit(found, expected)
     assert set(sent) == {"csr_matrix", "_PairSearch", "CutGraphs"}
 
 
@@ -207,17 +215,14 @@ def test_the_cluster_is_used_inside_a_fit_alone(client):
 @pytest.mark.parametrize("stage", ["_PairSearch", "csr_matrix", "CutGraphs"])
 def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatch, stage):
     monkeypatch.setattr(tall, "SLAB", 2**12)
-    X = clusters(20_000, 8)
-    expected = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    X, expected = fit_of_20_000_rows()
     map_tasks, killed = on_cluster._Cluster.map, []
 
     def kill(self, function, shared, arguments, store, name):
-        """Kill a worker, one time, when the stage has one result, or its tasks have begun."""
-        first = not killed and type(shared).__name__ == stage
-        alone = len(arguments) < 2
+        """Kill a worker, one time, when the stage has one result."""
 
         def die():
-            if first and not killed:
+            if not killed and type(shared).__name__ == stage:
                 address = sorted(mortal.scheduler_info(n_workers=-1)["workers"])[0]
                 (pid,) = mortal.run(os.getpid, workers=[address]).values()
                 os.kill(pid, signal.SIGKILL)
@@ -227,8 +232,6 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatc
             die()
             store(i, found)
 
-        if alone:
-            die()
         map_tasks(self, function, shared, arguments, kept, name)
 
     monkeypatch.setattr(on_cluster._Cluster, "map", kill)
@@ -238,26 +241,39 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatc
     mortal.wait_for_workers(2, timeout=60)
 
 
-class LosesEachTaskOnce:
-    """Workers in this process, each of whose tasks is sent twice."""
+class InThisProcess:
+    """Workers that are this process: each task is sent twice, as if it was lost once."""
+
+    def __init__(self):
+        self.loops = []
 
     def map(self, function, shared, arguments, store, stage):
-        assert stage
+        self.loops.append((stage, function.__name__, len(arguments)))
         for i in range(len(arguments))[::-1]:
             arguments[i]()
             store(i, function(shared, *arguments[i]()))
 
 
-@pytest.mark.parametrize("d", [4, 60])
-def test_tasks_can_be_sent_again(d):
+@pytest.mark.parametrize("d", [8, 60])
+def test_tasks_of_the_search_can_be_sent_again(d):
     X = np.random.default_rng(0).normal(size=(6000, d)).astype(np.float32)
     expected = specialk_gpu.nearest_neighbors(X, 12)
-    points = clusters(18_000)
-    plain = specialk_gpu.SpecialK(**SETTINGS).fit(points)
-    with with_workers(LosesEachTaskOnce()):
+    with with_workers(cluster := InThisProcess()):
         found = specialk_gpu.nearest_neighbors(X, 12)
-        assert_same_fit(specialk_gpu.SpecialK(**SETTINGS).fit(points), plain)
+    assert {loop[0] for loop in cluster.loops} == {"neighbours"}
     np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def test_each_filter_is_shared_in_panels():
+    X = clusters(3000)
+    with with_workers(cluster := InThisProcess()):
+        found = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
+    loops = [loop[1:] for loop in cluster.loops if loop[0] == "eigenpairs"]
+    assert {name for name, _ in loops} == {"filtered_panel"}
+    width = found.eigenvalues_.size
+    assert loops[0][1] >= -(-width // tall.NARROW_PANEL) > 1  # the first has all vectors
+    assert loops[-1][1] == 2  # the search for missed eigenpairs has 16
 
 
 @pytest.mark.parametrize("d", [8, 60])

@@ -27,7 +27,6 @@ from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._checkpoint import rounds_to_keep
 from specialk_gpu._progress import report_progress
-from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.random_numbers import ODD, uniform
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
@@ -46,11 +45,11 @@ from specialk_gpu.spectrum.tall import (
     gram_of,
     inner_products,
     joined,
+    map_panels,
+    panels_of,
     project_out,
     rotate,
-    slabs,
     wide_panels,
-    work_on_panels,
 )
 
 __all__ = ["chebyshev", "find_missed_by_chebyshev", "product"]
@@ -278,15 +277,16 @@ def _chebyshev_rayleigh_ritz(
     """
     xp, (m, width) = bk.xp, V.shape
     H = xp.empty_like(gram)
+    for columns in wide_panels(bk, m, width):
+        image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
 
-    def project(columns: slice, image: Array) -> None:
+        def apply(part: slice, first: int = columns.start, image: Array = image) -> None:
+            shifted = slice(first + part.start, first + part.stop)
+            image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
+
+        map_panels(bk, apply, m, panels_of(bk, *image.shape))
         H[: columns.stop, columns] = inner_products(bk, V[:, : columns.stop], image)
-
-    if len(slabs(bk, m)) > 1:  # panels are narrow enough for H
-        work_on_panels(bk, product_with_panel, A, V.shape, lambda part: (V[:, part],), project)
-    else:
-        for columns in wide_panels(bk, m, width):
-            project(columns, _product_in_panels(bk, A, V[:, columns]))
+    del image
     H = xp.triu(H) + xp.triu(H, 1).T
     to_orthonormal = bk.inverse_lower(xp.linalg.cholesky(gram))
     H = to_orthonormal @ H @ to_orthonormal.T
@@ -298,42 +298,16 @@ def _chebyshev_rayleigh_ritz(
     rotate(bk, V, basis)
     norms, residuals = xp.empty(width), large_array(bk, (m, width), np.float32)
 
-    def pairs(columns: slice) -> tuple[Array, Array]:
-        return V[:, columns], values[columns]
+    def measure(columns: slice) -> None:
+        v = xp.ascontiguousarray(V[:, columns])
+        r = product(bk, A, v) - v * values[columns]
+        residuals[:, columns] = r
+        r = r.astype(np.float64, copy=False)
+        norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
-    def keep(columns: slice, found: tuple[Array, Array]) -> None:
-        residuals[:, columns], norms[columns] = found
-
-    work_on_panels(bk, residuals_of_panel, A, V.shape, pairs, keep)
+    map_panels(bk, measure, m, panels_of(bk, m, width))
     values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # host waits
     return values, norms, residuals
-
-
-def _product_in_panels(bk: Backend, A: Operator, V: Array) -> Array:
-    """Return A V; panels of columns are multiplied side by side."""
-    image = bk.xp.empty(V.shape, dtype=V.dtype)
-
-    def store(part: slice, found: Array) -> None:
-        image[:, part] = found
-
-    work_on_panels(bk, product_with_panel, A, V.shape, lambda part: (V[:, part],), store)
-    return image
-
-
-def product_with_panel(A: Operator, v: Array) -> Array:
-    """Return A v."""
-    bk = backend_of(v)
-    return product(bk, A, bk.xp.ascontiguousarray(v))
-
-
-def residuals_of_panel(A: Operator, v: Array, values: Array) -> tuple[Array, Array]:
-    """Return the residuals A v - v diag(values) in float32, and their norms in float64."""
-    bk = backend_of(v)
-    v = bk.xp.ascontiguousarray(v)
-    r = product(bk, A, v) - v * values
-    single = r.astype(np.float32)
-    r = r.astype(np.float64, copy=False)
-    return single, bk.xp.sqrt(bk.column_dots(r, r))
 
 
 def find_missed_by_chebyshev(
