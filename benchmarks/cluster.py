@@ -215,20 +215,18 @@ def killed(task: dict[str, Any]) -> dict[str, Any]:
     tall.MANY_ROWS, tall.SLAB = 1000, 4096  # so that workers take part
     try:
         expected = fitted(SpecialK(eigen_solver="chebyshev", **SETTINGS), X)["labels"]
-        same, deaths, made = 0, 0, []
-        with clients(2, 3) as client:
-            for when in rng.integers(0, KILLED_IN[task["stage"]], KILLS):
-                made = []
+        same, deaths = 0, 0
+        for when in rng.integers(0, KILLED_IN[task["stage"]], KILLS):
+            made: list[Killing] = []
 
-                def killing(client: Any, when: int = int(when), made: list[Any] = made) -> Killing:
-                    made.append(Killing(client, task["stage"], when))
-                    return made[0]
+            def killing(client: Any, when: int = int(when), made: list[Any] = made) -> Killing:
+                made.append(Killing(client, task["stage"], when))
+                return made[0]
 
-                with replaced_by(killing):
-                    model = on_dask.SpecialK(client=client, eigen_solver="chebyshev", **SETTINGS)
-                    same += fitted(model, X)["labels"] == expected
-                deaths += made[0].pid != 0
-                client.wait_for_workers(2, timeout=60)
+            with clients(2, 3) as client, replaced_by(killing):
+                model = on_dask.SpecialK(client=client, eigen_solver="chebyshev", **SETTINGS)
+                same += fitted(model, X)["labels"] == expected
+            deaths += made[0].pid != 0
         return {"fits": KILLS, "killed": deaths, "same": same}
     finally:
         tall.MANY_ROWS, tall.SLAB = sizes

@@ -208,8 +208,8 @@ def _table_of_loops(record: list[dict[str, Any]], found: dict[str, Any]) -> str:
     return (
         f"The tasks of the fit on {WORKERS[0]} workers:\n\n{table(head, lines)}\n\n"
         "In a round, each vector costs 20 bytes a row: 8 there and 8 back, and 4 for its residual. "
-        f"The network carried {size_in_units(found['network_bytes'])}, {ratio:.2f} times what tasks "
-        "get, return and share."
+        f"The network carried {size_in_units(found['network_bytes'])}, {ratio:.2f} times what "
+        "tasks get, return and share."
     )
 
 
