@@ -163,7 +163,7 @@ def test_closed_and_asynchronous_clients_are_refused(client):
 
 
 def test_a_client_that_is_closed_during_a_fit_is_an_error():
-    with distributed.LocalCluster(1, processes=False, dashboard_address=":0") as local:
+    with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as local:
         own = distributed.Client(local, set_as_default=False)
         cluster = on_cluster._Cluster(own)
         with pytest.raises(RuntimeError, match="stage: the client was closed, or its scheduler"):
@@ -193,7 +193,7 @@ def calls_on_scheduler(dask_scheduler):
 
 def test_an_adaptive_cluster_without_workers_starts_one():
     with (
-        distributed.LocalCluster(0, dashboard_address=":0") as local,
+        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as local,
         distributed.Client(local, set_as_default=False) as own,
     ):
         local.adapt(minimum=0, maximum=1, interval="100ms")
@@ -206,7 +206,7 @@ def test_an_adaptive_cluster_without_workers_starts_one():
 def test_patience_with_workers_begins_anew_in_each_loop(monkeypatch):
     monkeypatch.setattr(on_cluster, "PATIENCE", 5.0)
     with (
-        distributed.LocalCluster(0, processes=False, dashboard_address=":0") as local,
+        distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as local,
         distributed.Client(local, set_as_default=False) as own,
     ):
         cluster, found = on_cluster._Cluster(own), {}
