@@ -95,7 +95,8 @@ class SpecialK(_estimator.SpecialK):
         Parameters
         ----------
         X : dask array or data frame of shape (m, d), or what `specialk_gpu.SpecialK` takes
-            A dask array has chunks of whole rows. The columns of a data frame keep their names.
+            A dask array has chunks of whole rows, which may be sparse for a graph. The columns of
+            a data frame keep their names.
         y : object
             Ignored; scikit-learn passes it.
 
