@@ -87,6 +87,7 @@ def on_columns(method: Callable[[np.ndarray], np.ndarray], X: np.ndarray) -> np.
 
 
 OURS = "SpecialK"
+HDBSCAN = partial(methods.hdbscan, samples=methods.SAMPLES)
 CONTENDERS = {
     OURS: Contender(methods.specialk),
     'SpecialK, criterion="zz_top"': Contender(partial(methods.specialk, criterion="zz_top")),
@@ -96,8 +97,8 @@ CONTENDERS = {
     "pynndescent, igraph's Leiden": Contender(
         methods.approximate_leiden, ("pynndescent", "igraph")
     ),
-    "HDBSCAN": Contender(methods.hdbscan),
-    "HDBSCAN on PCA": Contender(partial(on_columns, methods.hdbscan), on_pca=True),
+    "HDBSCAN": Contender(HDBSCAN),
+    "HDBSCAN on PCA": Contender(partial(on_columns, HDBSCAN), on_pca=True),
     "fast_hdbscan": Contender(methods.fast_hdbscan, ("fast_hdbscan",)),
     "fast_hdbscan on PCA": Contender(
         partial(on_columns, methods.fast_hdbscan), ("fast_hdbscan",), on_pca=True

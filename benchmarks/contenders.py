@@ -29,6 +29,7 @@ REFERENCES = 10  # sets of the gap statistic
 LOOKED_AT = 1000  # rows of the silhouette
 COLUMNS = 10  # principal components, where a method is not meant for many columns
 N_NEIGHBORS = 10
+SAMPLES = 10  # rows from which HDBSCAN estimates a density, in `compare`
 
 Rows = np.ndarray
 Labels = np.ndarray
@@ -66,16 +67,18 @@ def least_rows(X: Rows) -> int:
     return max(5, len(X) // 100)
 
 
-def hdbscan(X: Rows, least: int | None = None) -> Labels:
-    """Cluster by density."""
-    return HDBSCAN(min_cluster_size=least or least_rows(X), n_jobs=-1, copy=True).fit(X).labels_
+def hdbscan(X: Rows, least: int | None = None, samples: int | None = None) -> Labels:
+    """Cluster by density, by default estimated from as many rows as a cluster must have."""
+    sizes = {"min_cluster_size": least or least_rows(X), "min_samples": samples}
+    return HDBSCAN(**sizes, n_jobs=-1, copy=True).fit(X).labels_
 
 
-def fast_hdbscan(X: Rows) -> Labels:
+def fast_hdbscan(X: Rows, samples: int = SAMPLES) -> Labels:
     """Cluster by density, with the package that computes it on several threads."""
     from fast_hdbscan import HDBSCAN as Fast
 
-    return Fast(min_cluster_size=least_rows(X)).fit(np.asarray(X, dtype=np.float64)).labels_
+    model = Fast(min_cluster_size=least_rows(X), min_samples=samples)
+    return model.fit(np.asarray(X, dtype=np.float64)).labels_
 
 
 def umap_hdbscan(X: Rows) -> Labels:
@@ -183,6 +186,7 @@ def silhouette(X: Rows) -> Labels:
 
 def gmm_bic(X: Rows) -> Labels:
     """Take the mixture of Gaussians, of full or diagonal covariances, of the least BIC."""
+    X = X.astype(np.float64)
     m, d = X.shape
     best = None
     for kind in ("full", "diag"):

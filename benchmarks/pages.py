@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks import history
 from benchmarks.compare import CONTENDERS, OURS, REAL, SETS
 from benchmarks.markdown import machine, seconds, table, with_figures
 from benchmarks.paper.runner import read, stamps
@@ -335,10 +336,10 @@ $ python -m benchmarks.tables
 ## Beside other methods
 
 `python -m benchmarks.compare`: the same rows for all, two threads each. Where there is a star, k
-was given. HDBSCAN's clusters have one row in a hundred at least, graphs 10 neighbours; *on PCA* is
-on ten principal components. Rows in no cluster count as one more cluster. "Gaussians" are 3, 10 and
-20 round clusters, the nearest two 6 deviations apart. A contender that took more than 20 minutes
-was stopped, and not tried on larger sets.
+was given. HDBSCAN's clusters have one row in a hundred at least, with `min_samples=10`; graphs have
+10 neighbours; *on PCA* is on ten principal components. Rows in no cluster count as one more
+cluster. "Gaussians" are 3, 10 and 20 round clusters, the nearest two 6 deviations apart. A
+contender that took more than 20 minutes was stopped, and not tried on larger sets.
 
 {beside_others()}
 
@@ -374,6 +375,17 @@ and 1,000 eigenvectors by default.
 `python -m benchmarks.repeat --folder FOLDER --rows 10000 --n-components 200`.
 
 {measured(repeated, "repeat")}
+
+## Of each version
+
+`python -m benchmarks.history`: what four small fits take. *Products*: columns multiplied by a
+graph; *distances* computed; *calls* of functions of this package, and from it of others';
+*allocated*: the most memory at once. A test fails if a count grows by more than a tenth beyond the
+last version here.
+
+{history.page(RESULTS)}
+
+![Counts of each version as multiples of the first](figures/history.svg)
 
 ## Waits, calls and copies
 
