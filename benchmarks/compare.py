@@ -13,7 +13,7 @@ A contender that fails, or is not installed (`pip install '.[bench]'` installs t
 in place of a result, and is tried again in the next run.
 
 The real sets are those of benchmarks.rivals (SPECIALK_SETS), a contender's all in one process, each
-set for a minute at most. SPECIALK_MNIST and SPECIALK_FASHION_MNIST name the folders of the images.
+set for two minutes at most. SPECIALK_MNIST and SPECIALK_FASHION_MNIST name the folders of the images.
 Results are JSON lines in benchmarks/results/compare.jsonl. Needs Linux, for the memory.
 """
 
@@ -55,7 +55,7 @@ ROOT = Path(__file__).parents[1]
 FILE = RESULTS / "compare.jsonl"
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 ENOUGH, LONG = 10.0, 300.0  # seconds: warm calls together; a first call that is not repeated
-OF_REAL_SET = 60  # seconds
+OF_REAL_SET = 120  # seconds, compilation of functions included
 APART = 6.0  # deviations between the nearest two centres
 REAL = "real sets"
 Rows = tuple[np.ndarray, np.ndarray]  # X, and its classes, -1 unknown

@@ -95,7 +95,8 @@ def test_every_contender_is_timed_or_listed(case, tmp_path):
             continue
         assert row["status"] == "ok"
         assert row["cold_seconds"] > 0
-        quick = row["cold_seconds"] < ENOUGH  # others are not called again
+        # others are not called again, but for one that compiles in its first call
+        quick = row["cold_seconds"] < ENOUGH or row["contender"] == "pynndescent"
         assert row["seconds"] == ([row["warm_seconds"]] if quick else [])
         assert row["contender"] == OURS or row["times_ours"] > 0
         assert row["peak_bytes"] >= 0

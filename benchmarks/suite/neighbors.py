@@ -177,7 +177,7 @@ CONTENDERS = (
     Contender(OURS, _our_neighbors, ("specialk_gpu.graph.neighbors",)),
     Contender("scikit-learn", _sklearn_neighbors, ("sklearn.neighbors",), NUMPY),
     Contender("FAISS, flat", _faiss_on_the_host, ("faiss",), NUMPY),
-    Contender("pynndescent", _approximate_neighbors, ("pynndescent",), NUMPY),
+    Contender("pynndescent", _approximate_neighbors, ("pynndescent",), NUMPY, compiles=True),
     Contender(
         "SciPy's cKDTree", _tree_neighbors, ("scipy.spatial",), NUMPY, refuse=_too_many_columns
     ),
