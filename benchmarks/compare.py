@@ -13,7 +13,7 @@ A contender that fails, or is not installed (`pip install '.[bench]'` installs t
 in place of a result, and is tried again in the next run.
 
 The real sets are those of benchmarks.rivals (SPECIALK_SETS), a contender's all in one process, each
-set for two minutes at most. SPECIALK_MNIST and SPECIALK_FASHION_MNIST name the folders of the images.
+set for two minutes at most. SPECIALK_MNIST and SPECIALK_FASHION_MNIST name the folders of images.
 Results are JSON lines in benchmarks/results/compare.jsonl. Needs Linux, for the memory.
 """
 
