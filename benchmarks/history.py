@@ -156,7 +156,7 @@ def figure(results: Path) -> Any:
             ax.plot([x / own[0] for x in own], marker="o", label=name)
         ax.set_title(TITLES.get(key, key), fontsize=9)
         ax.set_xticks(range(len(found)), [commit[:7] for commit in found], rotation=90, fontsize=7)
-        ax.set_ylim(bottom=0)
+    axes[0].set_ylim(0, 1.1 * max(x for ax in axes for line in ax.lines for x in line.get_ydata()))
     axes[0].legend(fontsize=6, loc="lower left")
     return fig
 

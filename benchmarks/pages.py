@@ -165,8 +165,8 @@ def gpu_so_far() -> str:
     if contents("*-cuda"):
         return "What was measured on a GPU stands below."
     return (
-        "**Nothing has been measured on a GPU yet: what this documentation says about\n"
-        "speed there is a claim.**"
+        "**Nothing has been measured on a GPU yet: what this documentation says about speed there\n"
+        "is a claim.**"
     )
 
 
@@ -325,11 +325,12 @@ ours: below 1 it is faster than we are.
 ## On a GPU
 
 {gpu_so_far()}
-These two commands fill in the figures, on a machine with one; the first takes eight minutes at
-most, and runs the tests of the CUDA half too:
+These commands fill in the figures, on a machine with one; the first takes eight minutes at most,
+and runs the tests of the CUDA half too:
 
 ```console
-$ bash benchmarks/device.sh benchmarks/results MNIST_FOLDER
+$ bash benchmarks/device.sh RESULTS MNIST_FOLDER
+$ cp RESULTS/*-cuda.json benchmarks/results
 $ python -m benchmarks.tables
 ```
 
