@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import history
+from benchmarks import counts, history
 from benchmarks.paper.runner import read
 from benchmarks.stamp import RESULTS
 from specialk_gpu import kmeans
@@ -73,3 +73,17 @@ def test_page_has_a_row_for_each_fit_and_version(tmp_path):
     figure = history.figure(tmp_path)
     assert len(figure.axes) == len(history.COUNTS)
     assert figure.axes[0].lines[0].get_ydata().tolist() == [1.0, 1.0]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("stage", ["50 eigenpairs, 1,500 rows", "k-means, k = 10, 1,500 x 32"])
+def test_waits_and_calls_of_a_device_grow_by_no_more_than_a_tenth(stage, waits):
+    """If they must, `python -m benchmarks.counts` keeps the new counts."""
+    assert callable(waits)
+    rows = [row for row in read(RESULTS / "counts.jsonl") if row["task"]["stage"] == stage]
+    kept = rows[-1]["result"]
+    found = counts.count({"stage": stage})
+    keys = ("waits", "calls", "launches", "h2d_bytes", "d2h_bytes")
+    assert not {
+        key: (kept[key], found[key]) for key in keys if found[key] > (1 + SHARE) * kept[key]
+    }
