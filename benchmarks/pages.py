@@ -274,7 +274,7 @@ def counted() -> str:
         stage, commit = row["task"]["stage"], row["task"]["commit"]
         if commit in ends:
             rows.setdefault(stage, [None, None])[ends.index(commit)] = row
-    rows = {stage: pair for stage, pair in rows.items() if all(pair)}
+    rows = {stage: pair for stage, pair in rows.items() if pair[1]}
     names = ("waits", "calls", "launches", "h2d", "d2h")
     lines = []
     for stage, pair in rows.items():
@@ -294,8 +294,10 @@ failed on a device too.
 Before is {ends[0][:7]}, after {ends[1][:7]}. Counted on {machine(found[ends[1]])}"""
 
 
-def count_cell(row: dict[str, Any], name: str) -> str:
+def count_cell(row: dict[str, Any] | None, name: str) -> str:
     """Write a count, of copies with their bytes, or the error in its place."""
+    if row is None:
+        return "-"
     if "error" in row:
         return f"fails: {row['error'].splitlines()[0].strip(': ')}" if name == "waits" else "-"
     n_bytes = row["result"].get(f"{name}_bytes")
