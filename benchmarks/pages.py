@@ -102,8 +102,7 @@ def beside_others() -> str:
     if found:
         parts += ["First call, and warm:", beside_table(found, first_and_warm)]
         parts += ["k, ARI and AMI:", beside_table(found, agreement)]
-        peak = beside_table(found, lambda row: f"{row['peak_bytes'] / 1e6:,.0f} MB")
-        parts += ["Peak memory:", peak]
+        parts += ["Peak memory:", beside_table(found, megabytes)]
     if real:
         parts += [
             "Real sets, whose acceptable k were written down before any method ran; the mean ARI "
@@ -281,7 +280,7 @@ def counted() -> str:
         cells = [[count_cell(row, name) for row in pair] for name in names]
         lines.append([stage, *(f"{old} → {new}" for old, new in cells)])
     head = ["stage", "waits", "calls of CuPy", "own kernels", "to the device", "to the host"]
-    largest = [row["result"] for row in list(rows.values())[-1]]
+    largest = next([x["result"] for x in rows[name]] for name in rows if name.startswith("sweep"))
     waits = [f"{x['waits']:,} in {x['iterations']:,} iterations" for x in largest]
     calls = [f"{x['calls']:,}" for x in largest]
     return f"""{table(head, lines)}
@@ -300,9 +299,9 @@ def count_cell(row: dict[str, Any] | None, name: str) -> str:
         return "-"
     if "error" in row:
         return f"fails: {row['error'].splitlines()[0].strip(': ')}" if name == "waits" else "-"
-    n_bytes = row["result"].get(f"{name}_bytes")
-    size = f"{n_bytes / 1000:,.0f} kB" if n_bytes and n_bytes >= 1000 else f"{n_bytes} B"
-    return f"{row['result'][name]:,}" + (f", {size}" if n_bytes else "")
+    n = row["result"].get(f"{name}_bytes")
+    size = f"{n / 1000:,.0f} kB" if n and n >= 1000 else f"{n} B"
+    return f"{row['result'][name]:,}" + (f", {size}" if n else "")
 
 
 def megabytes(row: dict[str, Any]) -> str:
@@ -393,9 +392,9 @@ last version here.
 ## Waits, calls and copies
 
 `python -m benchmarks.counts`, and for another commit `--package FOLDER`: how often the host waits
-for the device, calls functions of CuPy, launches kernels of ours and copies, before and after the
-work on waits. These are counts on the stand-in for CuPy ({{doc}}`contributing`), no times, and the
-data are made up. A stage finds its input on the device, but for the whole fit.
+for the device, calls functions of CuPy, launches kernels of ours and copies, at the first commit
+that was counted and at the last. Counted on the stand-in for CuPy ({{doc}}`contributing`), with
+made-up data. A stage finds its input on the device, but for whole fits.
 
 {counted()}
 """
