@@ -49,8 +49,9 @@ client.close()
 
 X is a dask array with chunks of whole rows, a dask data frame, or in memory. For dask data,
 `labels_` and `membership_` are dask arrays with its chunks, and `predict` is lazy. Chunks of some
-100 MB do well: they only bring the rows to the client. Dask's dashboard (`client.dashboard_link`)
-shows the tasks.
+100 MB do well: they only bring the rows to the client. If the client can reach the workers, make it
+by `Client(address, direct_to_workers=True)`: otherwise all vectors pass through the scheduler.
+Dask's dashboard (`client.dashboard_link`) shows the tasks.
 
 ## Who does what
 
