@@ -34,7 +34,7 @@ from distributed import Client
 from specialk_gpu.dask import SpecialK
 from specialk_gpu.datasets import make_shape
 
-client = Client(processes=False, dashboard_address=None)  # or the address of a scheduler
+client = Client(processes=False, dashboard_address=":0")  # or the address of a scheduler
 points, _ = make_shape("blobs", noise=0.1, n_samples=6000, random_state=0)
 X = da.from_array(points, chunks=(2000, -1))
 model = SpecialK(random_state=0).fit(X)
