@@ -5,7 +5,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test stand-in coverage oldest lint docs clean
+.PHONY: demo test stand-in coverage oldest others lint docs clean
 
 demo: $(VENV)/installed
 	$(BIN)/specialk-gpu demo
@@ -28,6 +28,12 @@ oldest:
 	.venv-oldest/bin/python -m pip install -q -e '.[test]' -c tests/oldest.txt
 	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n 2 --dist worksteal -q -m "not pages"
 
+others:
+	test -x .venv-others/bin/python || $(PYTHON) -m venv .venv-others
+	.venv-others/bin/python -m pip install -q -e '.[test,bench]'
+	OMP_NUM_THREADS=1 .venv-others/bin/python -m pytest -q tests/test_suites_of_others.py \
+		tests/test_compare.py tests/test_rivals.py tests/test_bench.py
+
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -38,7 +44,7 @@ docs: $(VENV)/installed-docs $(VENV)/installed-tests
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal -W error -m pages -q
 
 clean:
-	rm -rf $(VENV) .venv-oldest docs/_build dist
+	rm -rf $(VENV) .venv-oldest .venv-others docs/_build dist
 
 $(VENV)/installed: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["OLD_RULE", "machine", "seconds", "table"]
+__all__ = ["OLD_RULE", "machine", "seconds", "table", "with_figures"]
 
 OLD_RULE = "the rule before fragments and merging"  # what decided by default up to 08bcf73
+BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
+
+
+def with_figures(text: str, figures: str) -> str:
+    """Return a page with new figures between the two marks that it has."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}{figures}{END}{rest.split(END)[1]}"
 
 
 def table(head: list[str], rows: list[list[Any]]) -> str:

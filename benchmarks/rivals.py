@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-import random
 import warnings
 from collections.abc import Callable
 from functools import cache, partial
@@ -28,24 +27,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.cluster import HDBSCAN, KMeans
-from sklearn.decomposition import PCA
-from sklearn.metrics import silhouette_score
-from sklearn.mixture import GaussianMixture
 
-from benchmarks.baselines import eigengap, stsc
+from benchmarks.contenders import (
+    by_eigengap,
+    dip_means,
+    gap_statistic,
+    gmm_bic,
+    hdbscan,
+    iso_split,
+    leiden,
+    self_tuning,
+    silhouette,
+    specialk,
+)
 from benchmarks.paper.runner import run
-from benchmarks.selection import PATHS, ari, designs_module, drawn, fitted, real_set, verdict
+from benchmarks.selection import PATHS, ari, designs_module, drawn, real_set, verdict
 from benchmarks.stamp import RESULTS
-from specialk_gpu import eigenpairs, knn_graph
 
 __all__ = ["METHODS", "is_unseen"]
 
-MANY = (*range(2, 21), 25, 30, 35, 40, 45, 50, 55, 60)  # numbers of clusters that are tried
-MOST_OF_STSC = 20
-REFERENCES = 10  # sets of the gap statistic
-LOOKED_AT = 1000  # rows of the silhouette
-COLUMNS = 10  # of ISO-SPLIT and of the dip tests
 ISOLATED = {  # rows of the large cluster, of the small ones, and columns
     f"{n} x {s} rows beside {m:,}, d = {d}": (m, n, s, d)
     for m, n, s in ((1000, 3, 15), (3000, 3, 15), (1000, 4, 20), (3000, 4, 30))
@@ -53,113 +53,6 @@ ISOLATED = {  # rows of the large cluster, of the small ones, and columns
 }
 MAY_HANG, TIME_LIMIT = ("ISO-SPLIT", "DipMeans", "projected DipMeans"), 60
 DRAWS = 5  # of sets with small clusters
-
-
-def specialk(X: np.ndarray, **settings: Any) -> np.ndarray:
-    """Fit the default rule."""
-    return fitted(X, random_state=0, **settings).labels_
-
-
-def hdbscan(X: np.ndarray, least: int | None = None) -> np.ndarray:
-    """Cluster by density; rows in no cluster have -1."""
-    size = least or max(5, len(X) // 100)
-    return HDBSCAN(min_cluster_size=size, copy=True).fit(X).labels_
-
-
-def leiden(X: np.ndarray) -> np.ndarray:
-    """Find communities of the graph of 10 neighbours, of the largest modularity."""
-    import igraph
-
-    W = knn_graph(X).tocoo()
-    upper = W.row < W.col
-    edges = np.stack([W.row[upper], W.col[upper]], axis=1)
-    graph = igraph.Graph(n=len(X), edges=edges.tolist())
-    igraph.set_random_number_generator(random.Random(0))
-    return np.array(
-        graph.community_leiden("modularity", weights=W.data[upper], n_iterations=-1).membership
-    )
-
-
-def kmeans(X: np.ndarray, k: int) -> KMeans:
-    """Run k-means."""
-    return KMeans(k, n_init=3, random_state=0).fit(X)
-
-
-def silhouette(X: np.ndarray) -> np.ndarray:
-    """Take the k-means of the largest mean silhouette; never one cluster."""
-    found = [kmeans(X, k).labels_ for k in MANY if k < len(X) / 2]
-    size = min(LOOKED_AT, len(X))
-    chosen = np.random.default_rng(0).permutation(len(X))[:size]
-
-    def score(labels: np.ndarray) -> float:
-        several = len(set(labels[chosen].tolist())) > 1
-        return silhouette_score(X[chosen], labels[chosen]) if several else -1.0
-
-    return max(found, key=score)
-
-
-def gmm_bic(X: np.ndarray) -> np.ndarray:
-    """Take the mixture of Gaussians, of full or diagonal covariances, of the least BIC."""
-    m, d = X.shape
-    best = None
-    for kind in ("full", "diag"):
-        for k in (1, *MANY):
-            size = d * (d + 1) / 2 if kind == "full" else d
-            if k * (size + d) >= m * d / 2 or k > m / 4:
-                break  # fewer than two values for each parameter
-            model = GaussianMixture(k, covariance_type=kind, random_state=0).fit(X)
-            one = model.bic(X), model
-            best = one if best is None or one[0] < best[0] else best
-    return best[1].predict(X)
-
-
-def gap_statistic(X: np.ndarray) -> np.ndarray:
-    """Take the least k whose gap is that of the next one, less its error, or larger."""
-    rng, before = np.random.default_rng(0), None
-    ends = X.min(axis=0), X.max(axis=0)
-    for k in (1, *MANY):
-        model = kmeans(X, k)
-        logs = np.array(
-            [np.log(kmeans(rng.uniform(*ends, X.shape), k).inertia_) for _ in range(REFERENCES)]
-        )
-        gap = logs.mean() - np.log(model.inertia_)
-        error = logs.std() * np.sqrt(1 + 1 / REFERENCES)
-        if before is not None and before[0] >= gap - error:
-            break
-        before = gap, model.labels_
-    return before[1]
-
-
-def by_eigengap(X: np.ndarray) -> np.ndarray:
-    """Take k before the largest gap between eigenvalues, and spectral clustering for it."""
-    pairs = eigenpairs(knn_graph(X), min(max(MANY) + 1, len(X) - 1), random_state=0)
-    k = eigengap(pairs.values)
-    return specialk(X, n_clusters=k) if k > 1 else np.zeros(len(X), dtype=int)
-
-
-def self_tuning(X: np.ndarray) -> np.ndarray:
-    """Turn eigenvectors of the locally scaled graph towards the axes."""
-    return stsc(X, MOST_OF_STSC, random_state=0).labels
-
-
-def columns(X: np.ndarray) -> np.ndarray:
-    """Return ten principal components where there are more columns."""
-    return PCA(COLUMNS, random_state=0).fit_transform(X) if X.shape[1] > COLUMNS else X
-
-
-def iso_split(X: np.ndarray) -> np.ndarray:
-    """Unite and divide by tests for one mode."""
-    from isosplit6 import isosplit6
-
-    return isosplit6(np.ascontiguousarray(columns(X), dtype=np.float64))
-
-
-def dip_means(X: np.ndarray, projected: bool = False) -> np.ndarray:  # noqa: FBT001, FBT002
-    """Split where distances, or projections, have more than one mode."""
-    from clustpy.centroid import DipMeans, ProjectedDipMeans
-
-    method = ProjectedDipMeans if projected else DipMeans
-    return method(random_state=0).fit(columns(X)).labels_
 
 
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

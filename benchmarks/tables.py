@@ -10,24 +10,22 @@ from __future__ import annotations
 import json
 import statistics
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from benchmarks import cluster_page, growth, large
 from benchmarks.calibration.page import calibration_page
-from benchmarks.markdown import OLD_RULE, machine, seconds, table
+from benchmarks.markdown import OLD_RULE, machine, seconds, table, with_figures
+from benchmarks.pages import benchmarks_page, comparison
 from benchmarks.paper.pages import reproduce, sensitivity_page
 from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS
-from benchmarks.suite.cases import Case
 
 KINDS_ARI = ("ari", "ari_given_k")
 SHOWN_M, SHOWN_N = (300, 1000, 10_000, 20_000), (50, 200, 500)  # of the eigensolvers
 MORE_K = 3  # rows of a path that are shown beyond the answer
 LEAST_PATH = 11  # rows of a path that are shown at least
 ROOT = Path(__file__).parents[1]
-BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
 
 
 def load(name: str) -> dict[str, Any]:
@@ -238,201 +236,8 @@ Measured on {machine(eigen["stamp"])}
 """
 
 
-def measured(lay_out: Callable[[dict[str, Any]], str], pattern: str) -> str:
-    """Lay out every file of results of this name on either backend, or say that there is none."""
-    parts = []
-    for backend, title in (("numpy", "On the CPU"), ("cuda", "On a GPU")):
-        parts.append(f"### {title}")
-        found = sorted(RESULTS.glob(f"{pattern}-{backend}.json"))
-        for content in (json.loads(path.read_text()) for path in found):
-            parts += [lay_out(content), f"Measured on {machine(content['stamp'])}"]
-            if other := content.get("rows_of_another_commit"):
-                parts.append(f"Of an earlier commit, {other['commit'][:7]}: {other['rows']}.")
-        parts += [] if found else ["Not measured yet."]
-    return "\n\n".join(parts)
-
-
-def stage_rows(content: dict[str, Any]) -> str:
-    """Lay out the contenders on each case."""
-    rows = []
-    for row in content["rows"]:
-        case = Case(**row["case"])
-        cells = [case.stage, case, row["contender"]]
-        if row["status"] == "ok":
-            cells += [seconds(row["cold_seconds"]), seconds(row["warm_seconds"]), megabytes(row)]
-            cells += [f"{row['times_ours']:.2f}" if "times_ours" in row else ""]
-            cells += [f"{row['wrong_rows']}" if "wrong_rows" in row else ""]
-        else:
-            cells += [f"{row['status']}: {row['detail']}", "", "", "", ""]
-        rows.append(cells)
-    head = ["stage", "problem", "who", "first call", "warm", "memory", "times ours", "wrong rows"]
-    return table(head, rows)
-
-
-def fit_rows(content: dict[str, Any]) -> str:
-    """Lay out seconds and peak memory of the stages of whole fits."""
-    names = ("neighbours", "graph", "eigenpairs", "embedding", "sweep")
-    rows = []
-    for row in content["rows"]:
-        cells = [Case(**row["case"]), row["contender"]]
-        if row["status"] == "ok":
-            for name in names:
-                stage = row["stages"].get(name)
-                warm = [x[name] for x in row["warm_stages"] if name in x]
-                spent = statistics.median(warm) if warm else (stage or {}).get("seconds")
-                cells.append(f"{seconds(spent)}, {megabytes(stage)}" if stage else "")
-            warm = seconds(row["warm_seconds"]) if row["seconds"] else ""
-            cells += [seconds(row["cold_seconds"]), warm, megabytes(row)]
-            cells += [f"{row['times_ours']:.2f}" if "times_ours" in row else ""]
-        else:
-            cells += [f"{row['status']}: {row['detail']}", *[""] * 8]
-        rows.append(cells)
-    ours = {row["contender"] for row in content["rows"]}
-    have = {(str(Case(**row["case"])), row["contender"]) for row in content["rows"]}
-    missing = [
-        f"{case}: {who} was not waited for."
-        for case in dict.fromkeys(case for case, _ in have)
-        for who in sorted(ours)
-        if (case, who) not in have
-    ]
-    text = table(["problem", "who", *names, "first fit", "warm", "memory", "times ours"], rows)
-    return "\n\n".join([text, *sorted(missing)])
-
-
-def first_call(content: dict[str, Any]) -> str:
-    """Lay out where the seconds of a fresh process go."""
-    steps = content["processes"].items()
-    text = table(["process", "seconds"], [[f"`{name}`", f"{x:.2f}"] for name, x in steps])
-    head = ["kernel cache", "import", "backend", "first fit", "compilations", "second fit", "data"]
-    rows = []
-    for name in ("fresh", "empty_cache", "warm_cache"):
-        if name in content:
-            x = content[name]
-            first, second = x["fits"]
-            compiled = (
-                f"{first.get('compilations', 0)}, {seconds(first.get('compilation_seconds'))}"
-            )
-            cells = [name.split("_")[0] if "cache" in name else "", seconds(x["import_seconds"])]
-            cells += [seconds(x["backend_seconds"]), seconds(first["seconds"])]
-            cells += [compiled, seconds(second["seconds"])]
-            rows.append([*cells, f"{x['data']}, n = {x['n_components']}"])
-    return f"{text}\n\n{table(head, rows)}"
-
-
-def repeated(content: dict[str, Any]) -> str:
-    """Say what was the same in all fits."""
-    same = ", ".join(f"{name}: {'yes' if x else 'no'}" for name, x in content["same"].items())
-    return f"The same bit for bit in {len(content['fits'])} fits of {content['data']}: {same}."
-
-
-def counted() -> str:
-    """Lay out what counts.jsonl has of its first commit and of its last."""
-    path = RESULTS / "counts.jsonl"
-    found = {stamp["commit"]: stamp for stamp in stamps(path)} if path.exists() else {}
-    if len(found) < 2:
-        return "Not counted yet."
-    ends = [next(iter(found)), next(reversed(found))]
-    rows: dict[str, list[Any]] = {}
-    for row in read(path):
-        stage, commit = row["task"]["stage"], row["task"]["commit"]
-        if commit in ends:
-            rows.setdefault(stage, [None, None])[ends.index(commit)] = row
-    rows = {stage: pair for stage, pair in rows.items() if all(pair)}
-    names = ("waits", "calls", "launches", "h2d", "d2h")
-    lines = []
-    for stage, pair in rows.items():
-        cells = [[count_cell(row, name) for row in pair] for name in names]
-        lines.append([stage, *(f"{old} → {new}" for old, new in cells)])
-    head = ["stage", "waits", "calls of CuPy", "own kernels", "to the device", "to the host"]
-    largest = [row["result"] for row in list(rows.values())[-1]]
-    waits = [f"{x['waits']:,} in {x['iterations']:,} iterations" for x in largest]
-    calls = [f"{x['calls']:,}" for x in largest]
-    return f"""{table(head, lines)}
-
-The sweep waits about once for each iteration of k-means, and did before: {waits[0]}, now
-{waits[1]}. It calls CuPy {calls[1]} times instead of {calls[0]}. Where the commit before
-*fails*, it asks sparse matrices for their device, which those of CuPy 14 do not say: it would have
-failed on a device too.
-
-Before is {ends[0][:7]}, after {ends[1][:7]}. Counted on {machine(found[ends[1]])}"""
-
-
-def count_cell(row: dict[str, Any], name: str) -> str:
-    """Write a count, of copies with their bytes, or the error in its place."""
-    if "error" in row:
-        return f"fails: {row['error'].splitlines()[0].strip(': ')}" if name == "waits" else "-"
-    n_bytes = row["result"].get(f"{name}_bytes")
-    size = f"{n_bytes / 1000:,.0f} kB" if n_bytes and n_bytes >= 1000 else f"{n_bytes} B"
-    return f"{row['result'][name]:,}" + (f", {size}" if n_bytes else "")
-
-
-def megabytes(row: dict[str, Any]) -> str:
-    """Write the peak memory, on the device where it was measured there."""
-    peak = row.get("device_peak_bytes", row.get("peak_bytes"))
-    return "" if peak is None else f"{peak / 1e6:,.0f} MB"
-
-
-def benchmarks_page() -> str:
-    """Return docs/benchmarks.md."""
-    return f"""# Benchmarks
-
-This page is written by `python -m benchmarks.tables` from the files in `benchmarks/results`, which
-the commands named here wrote. To measure your own machine, run
-[`specialk-gpu bench`](cli.md#bench).
-
-Each contender runs in a fresh process and gets the data in memory, on a GPU in the device's. The
-first call is the first in that process, its libraries imported; the warm time is the median of
-up to three more, of whole fits fifteen. No call is repeated once the calls have taken ten seconds.
-Answers are checked before they get a time: a wrong one has none. Memory is the peak during the
-first call above what was held before it: resident size on the CPU, all that the device has in use
-on a GPU. *Times ours* is a contender's time, warm where there is one, divided by ours: below 1 it
-is faster than we are.
-
-## Stages
-
-`specialk-gpu bench --size medium --out benchmarks/results/bench-BACKEND.json`: exact nearest
-neighbours (k = 10), the product of $W_C$ with a dense block, the n eigenpairs of largest magnitude
-to $10^{{-8}}$, and the sweep (k-means with ten restarts for each k up to 11, and all bounds).
-Libraries for nearest neighbours do not promise exact ones; *wrong rows* counts theirs among 200.
-
-{measured(stage_rows, "bench*")}
-
-## Whole fits
-
-`python -m benchmarks.compare --folder FOLDER --backend BACKEND`: against scikit-learn's
-`kneighbors_graph`, SciPy's `eigsh`, scikit-learn's `KMeans` and the bound pair by pair, doing the
-same work up to k = 11, and against ClustPy's SpecialK, which stops at the first rejection. Ours
-decides by the paper's rule here, as theirs does.
-
-{measured(fit_rows, "compare")}
-
-## A fresh process
-
-`python -m benchmarks.first_call --folder FOLDER --backend BACKEND`.
-
-{measured(first_call, "first_call")}
-
-## The same answer every time
-
-`python -m benchmarks.repeat --folder FOLDER --backend BACKEND`.
-
-{measured(repeated, "repeat")}
-
-## Waits, calls and copies
-
-`python -m benchmarks.counts`, and for another commit `--package FOLDER`: how often the host waits
-for the device, calls functions of CuPy, launches kernels of ours and copies, before and after the
-work on waits. These are counts on the stand-in for CuPy ({{doc}}`contributing`), no times, and the
-data are made up. A stage finds its input on the device, but for the whole fit.
-
-{counted()}
-"""
-
-
 def readme(text: str) -> str:
     """Return the README with its figures replaced."""
-    before, rest = text.split(BEGIN)
-    after = rest.split(END)[1]
     path = RESULTS / "selection-mnist.jsonl"
     rows = [row for row in found_in("mnist") if row["set"] == "MNIST" and "sample" not in row]
     seconds, cores = [row["seconds"] for row in rows], stamps(path)[-1]["cores"]
@@ -443,7 +248,7 @@ def readme(text: str) -> str:
 Of {len(rows)} fits of MNIST's {rows[0]["m"]:,} images {found}. One takes {min(seconds):.0f} to
 {max(seconds):.0f} s and {peak:.1f} GB on {cores} CPU cores ([results](docs/results.md)).
 """
-    return f"{before}{BEGIN}{figures}{END}{after}"
+    return with_figures(text, figures)
 
 
 def cost_page() -> str:
@@ -516,12 +321,16 @@ PAGES = {
 }
 
 
+FILLED = {"README.md": readme, "docs/comparison.md": comparison}  # with figures in their text
+
+
 def main() -> None:
     """Write all files."""
     for name, page in PAGES.items():
         (ROOT / "docs" / f"{name}.md").write_text(page())
-    path = ROOT / "README.md"
-    path.write_text(readme(path.read_text()))
+    for name, filled in FILLED.items():
+        path = ROOT / name
+        path.write_text(filled(path.read_text()))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ ROOMS = {
     "files": ["io/*.py", "tables/*.py"],
 }
 LEFT_OUT = {"bench", "baselines", "rivals", "selection_check", "docs", "plot", "datasets"}
-LEFT_OUT |= {"browser", "mutants"}
+LEFT_OUT |= {"browser", "compare", "history", "mutants", "suites_of_others"}
 EQUIVALENT = "tests/equivalent_mutants.toml"
 FIRST_SECONDS = 4.0
 NOT_SWAPPED = 71

@@ -57,7 +57,8 @@ class Case(NamedTuple):
         words = f"{self.data} {self.m:,} x {self.d}"
         if self.stage == "spmm":
             return f"{words}, {self.n} columns, {self.dtype}"
-        return f"{words}, n = {self.n}" if self.n else words
+        words = f"{words}, n = {self.n}" if self.n else words
+        return f"{words}, k = {self.k}" if self.stage == "kmeans" else words
 
 
 class Inputs(NamedTuple):
@@ -95,7 +96,9 @@ def cases(size: str, *, mnist: bool = False) -> list[Case]:
                 Case("knn", "mixture", 5000, 32),
                 Case("spmm", *points, n=256),
                 Case("eigenpairs", *points, n=50),
+                Case("kmeans", *points, n=50, k=10),
                 Case("sweep", *points, n=50, k=3),
+                Case("merging", *points),
                 Case("fit", "digits", 1797, 64, n=50, k=3),
             ]
         case "medium":
@@ -105,7 +108,9 @@ def cases(size: str, *, mnist: bool = False) -> list[Case]:
                 Case("knn", *points),
                 *(Case("spmm", *points, n=n, dtype=dtype) for n, dtype in products),
                 *(Case("eigenpairs", *points, n=n) for n in (200, 1000)),
+                Case("kmeans", *points, n=200, k=10),
                 Case("sweep", *points, n=200),
+                Case("merging", *points),
                 *(Case("fit", *data, n=n) for data in whole for n in (200, 1000)),
             ]
         case "large":
@@ -115,7 +120,9 @@ def cases(size: str, *, mnist: bool = False) -> list[Case]:
                 Case("knn", *many, backend="cuda"),
                 *(Case("spmm", *points, n=n, dtype=dtype) for n, dtype in products),
                 *(Case("eigenpairs", *points, n=n) for n in (200, 1000)),
+                Case("kmeans", *points, n=1000, k=10),
                 Case("sweep", *points, n=1000),
+                Case("merging", *points),
                 *(Case("fit", *points, n=n) for n in (200, 1000)),
                 Case("fit", *many, n=200, backend="cuda"),
             ]
@@ -158,7 +165,7 @@ def prepare(case: Case, backend: str, mnist: str | None, folder: Path) -> None:
     if not path["W"].exists():
         W = knn_graph(bk.asarray(np.load(path["X"])), N_NEIGHBORS)
         sparse.save_npz(path["W"], W if bk.name == "numpy" else W.get(), compressed=False)
-    if case.stage == "sweep" and not path["D"].exists():
+    if case.stage in ("kmeans", "sweep") and not path["D"].exists():
         W = bk.sparse.csr_matrix(sparse.load_npz(path["W"]))
         pairs = eigenpairs(W, case.n, random_state=0)
         np.save(path["D"], bk.to_numpy(embed(pairs.values, pairs.vectors)))
@@ -169,7 +176,7 @@ def load(case: Case, bk: ModuleType, folder: Path) -> Inputs:
     path = _paths(case, folder)
     if case.stage in ("knn", "fit"):
         return Inputs(bk, X=bk.asarray(np.load(path["X"])))
-    if case.stage == "sweep":
+    if case.stage in ("kmeans", "sweep"):
         return Inputs(bk, D=bk.asarray(np.load(path["D"])))
     W = sparse.load_npz(path["W"]).astype(case.dtype)
     Y = None

@@ -66,6 +66,8 @@ class Contender(NamedTuple):
         Whether it gets NumPy arrays on a CUDA machine too.
     refuse : callable
         Takes the case; returns why it is not worth trying, or "".
+    compiles : bool
+        Whether its first call compiles functions: others follow however long that took.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Contender(NamedTuple):
     backends: tuple[str, ...] = ("numpy", "cuda")
     host: bool = False
     refuse: Callable[[Case], str] = always
+    compiles: bool = False
 
     @property
     def installed(self) -> bool:
@@ -193,7 +196,8 @@ def _measure(
         row["device_bytes"] = meter.device_bytes
     row |= {"stages": meter.stages, "warm_seconds": None, "seconds": [], "warm_stages": []}
     send(row)
-    while len(row["seconds"]) < repeats and meter.seconds + sum(row["seconds"]) < ENOUGH:
+    spent = 0.0 if contender.compiles else meter.seconds
+    while len(row["seconds"]) < repeats and spent + sum(row["seconds"]) < ENOUGH:
         _, warm = _call(contender, case, inputs, memory=False)
         row["seconds"].append(warm.seconds)
         row["warm_stages"].append({name: x["seconds"] for name, x in warm.stages.items()})
