@@ -1,106 +1,47 @@
 """A fit on workers of Dask: its tasks and bytes, and what more workers would make of it.
 
-    python -m benchmarks.cluster
+    SPECIALK_MNIST=folder python -m benchmarks.cluster
 
-A fit of 200,000 rows in 16 columns (20 Gaussian clusters) runs in one process, and on clusters of
-2 and 4 workers on this machine. Each task is recorded: its seconds on the worker, and the bytes it
-gets and returns. From this record, a simulation says how long the loops would take on more workers.
-Results are JSON lines in benchmarks/results/cluster.jsonl; docs/cluster.md is made of them.
+Fits of rows in 16 columns (20 Gaussian clusters) run in one process, and on clusters of 2 and 4
+workers on this machine. Each task is recorded: its seconds on the worker, and the bytes it gets and
+returns. Workers are killed in each stage, and samples are clustered instead of all rows. Results
+are JSON lines in benchmarks/results/cluster.jsonl, of which `benchmarks.cluster_page` makes
+docs/cluster.md. Needs Linux, for the memory.
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
-import math
+import os
 import pickle
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.large import Peak
-from benchmarks.markdown import machine, seconds, table
-from benchmarks.paper.runner import read, run, stamps
+from benchmarks.paper.runner import run
 from benchmarks.stamp import RESULTS
 from specialk_gpu import SpecialK
 from specialk_gpu import dask as on_dask
-from specialk_gpu._units import size_in_units
 from specialk_gpu._workers import Arguments, Store
+from specialk_gpu.datasets import load_mnist
+from specialk_gpu.spectrum import tall
 
 FILE = RESULTS / "cluster.jsonl"
 ROWS, COLUMNS, CLUSTERS = 200_000, 16, 20
 WORKERS = (2, 4)
-SIMULATED = (1, 2, 4, 8, 16, 64)
-BANDWIDTH = 1e9  # bytes a second, from the client and to it
-LATENCY = 0.002  # seconds of the scheduler for a task
-
-
-PAGE = """# Past one machine
-
-This page is written by `python -m benchmarks.tables`.
-
-`specialk_gpu.dask.SpecialK` fits on the workers of a [Dask](https://distributed.dask.org) cluster
-(`pip install 'specialk-gpu[dask]'`). It has the parameters of `SpecialK`, and `client=`.
-
-```python
-import dask.array as da
-from distributed import Client
-
-from specialk_gpu.dask import SpecialK
-from specialk_gpu.datasets import make_shape
-
-client = Client(processes=False, dashboard_address=None)  # or the address of a scheduler
-points, _ = make_shape("blobs", noise=0.1, n_samples=6000, random_state=0)
-X = da.from_array(points, chunks=(2000, -1))
-model = SpecialK(random_state=0).fit(X)
-print(model.n_clusters_, model.labels_.chunks)
-local = model.to_local()  # a SpecialK that needs no cluster
-client.close()
-```
-
-```text
-3 ((2000, 2000, 2000),)
-```
-
-X is a dask array with chunks of whole rows, a dask data frame, or in memory. For dask data,
-`labels_` and `membership_` are dask arrays with its chunks, and `predict` is lazy.
-
-## Who does what
-
-The process that calls `fit` is the *client*. It holds the rows, the graph and the vectors, and
-decides. Workers do what takes longest:
-
-| stage | a task | it gets | it returns |
-|---|---|---|---|
-| graph | compares groups of rows with all within reach | the rows, once | pairs |
-| eigenpairs | filters or multiplies 16 vectors | the graph, once; a panel | a panel |
-| merging | merges fragments | the graphs and the rows, once; fragments | a tree |
-
-Eigenpairs of fewer than 65,536 rows are computed by the client, because sending them would take
-longer. A worker needs memory for the rows and the graphs and, for each of its threads, a panel with
-its work space. The client needs as much as a fit in one process: [files](large.md#memory-limit)
-help there too.
-
-**The result is that of one process**, to the last bit, for any number of workers with the same
-processor and libraries: a task is a function of what it gets, and sums are taken by the client in
-one order.
-
-## When something is lost
-
-- *A worker*: its tasks are sent again, and what all tasks share, if no other worker has it.
-- *Workers, again and again*: a `MemoryError` names the stage and what a task needs. Give workers
-  more memory, or fewer threads.
-- *The client*: with `checkpoint=`, the fit [goes on](large.md#checkpoint) where it was.
-- *All workers*: a `RuntimeError`, and again the checkpoint.
-
-## What to do instead
-
-A cluster pays where one machine takes hours. Before, try `neighbors="approximate"` with many rows
-or columns, and fewer columns (PCA). If clusters are large, cluster a sample, and let `predict`
-label the other rows, which takes a search for neighbours and nothing else.
-"""
+SIZES = (100_000, ROWS, 400_000)  # for the memory of 2 workers
+SETTINGS: dict[str, Any] = {"backend": "numpy", "random_state": 0}
+# stages, and the number of results before which a worker is killed
+KILLED_IN = {"neighbours": 15, "eigenpairs": 60, "merging": 6}
+KILLED_ROWS, KILLS = 20_000, 10
+SAMPLES = {"clusters": (10_000, 50_000), "MNIST": (10_000, 30_000)}
+_PEAKS: list[Peak] = []  # of this process
 
 
 def rows(m: int) -> np.ndarray:
@@ -162,32 +103,155 @@ def size_of(x: Any) -> int:
 
 
 def measure(task: dict[str, Any]) -> dict[str, Any]:
+    """Do a task; return what is measured."""
+    kind = task["kind"]
+    return {"fit": fit, "killed": killed, "sample": sampled}[kind](task)
+
+
+def fit(task: dict[str, Any]) -> dict[str, Any]:
     """Fit in one process, or on a cluster; return seconds, labels and the record of the tasks."""
-    X, settings = rows(task["m"]), {"backend": "numpy", "random_state": 0}
+    X, made = rows(task["m"]), []
     if not task["workers"]:
-        return fitted(SpecialK(**settings), X)
+        return fitted(SpecialK(**SETTINGS), X)
+
+    def recorded(client: Any) -> Recorded:
+        made.append(Recorded(client))
+        return made[-1]
+
+    with clients(task["workers"], 0) as client:
+        client.run(watch)
+        with replaced_by(recorded):
+            before = loopback_bytes()
+            found = fitted(on_dask.SpecialK(client=client, **SETTINGS), X)
+            sent = loopback_bytes() - before
+        peaks = client.run(watched)
+    loops = [loop for each in made for loop in each.loops]
+    return found | {"loops": loops, "network_bytes": sent, "worker_bytes": list(peaks.values())}
+
+
+@contextmanager
+def clients(n_workers: int, allowed_failures: int) -> Iterator[Any]:
+    """Return a client of workers with one thread each."""
+    import dask
     from distributed import Client, LocalCluster
 
-    options = {"n_workers": task["workers"], "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(**options) as cluster, Client(cluster) as client:
-        made: list[Recorded] = []
-
-        def recorded(client: Any) -> Recorded:
-            made.append(Recorded(client))
-            return made[-1]
-
-        on_dask._Cluster = recorded  # type: ignore[assignment, misc] # stands in for it
-        found = fitted(on_dask.SpecialK(client=client, **settings), X)
-        memory = client.run(worker_peak)
-    loops = [loop for each in made for loop in each.loops]
-    return found | {"loops": loops, "worker_peak_bytes": max(memory.values())}
+    options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.allowed-failures": allowed_failures}),
+        LocalCluster(**options) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
 
 
-def worker_peak() -> int:
+@contextmanager
+def replaced_by(make: Callable[[Any], Any]) -> Iterator[None]:
+    """Let fits use another kind of cluster."""
+    before = on_dask._Cluster
+    on_dask._Cluster = make  # type: ignore[assignment, misc] # stands in for it
+    try:
+        yield
+    finally:
+        on_dask._Cluster = before  # type: ignore[misc] # it was a class before
+
+
+def loopback_bytes() -> int:
+    """Return the bytes that this machine has sent to itself."""
+    lines = Path("/proc/net/dev").read_text().splitlines()
+    return int(next(line for line in lines if line.strip().startswith("lo:")).split()[1])
+
+
+def watch() -> None:
+    """Begin to watch the memory of this process."""
+    from benchmarks import cluster  # the module, not a copy of it that was sent
+
+    cluster._PEAKS.append(Peak())
+
+
+def watched() -> int:
     """Return the largest memory of this process, in bytes."""
-    import resource
+    from benchmarks import cluster
 
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return cluster._PEAKS[-1].most
+
+
+class Killing(on_dask._Cluster):
+    """A cluster one of whose workers is killed, before some result of a stage."""
+
+    def __init__(self, client: Any, stage: str, when: int) -> None:
+        super().__init__(client)
+        self.stage, self.when, self.pid = stage, when, 0
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        shared: Any,
+        arguments: Arguments,
+        store: Store,
+        stage: str,
+    ) -> None:
+        """Count the results of the stage, and kill."""
+
+        def counted(i: int, found: Any) -> None:
+            if stage == self.stage and not self.pid:
+                self.when -= 1
+                if self.when < 0:
+                    self.kill()
+            store(i, found)
+
+        super().map(function, shared, arguments, counted, stage)
+
+    def kill(self) -> None:
+        """Kill one of the workers."""
+        address = sorted(self.client.scheduler_info(n_workers=-1)["workers"])[0]
+        (self.pid,) = self.client.run(os.getpid, workers=[address]).values()
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def killed(task: dict[str, Any]) -> dict[str, Any]:
+    """Fit again and again, and kill a worker in a stage each time; count the same labels."""
+    X, rng = rows(KILLED_ROWS), np.random.default_rng(0)
+    sizes = tall.MANY_ROWS, tall.SLAB
+    tall.MANY_ROWS, tall.SLAB = 1000, 4096  # so that workers take part
+    try:
+        expected = fitted(SpecialK(eigen_solver="chebyshev", **SETTINGS), X)["labels"]
+        same, deaths = 0, 0
+        for when in rng.integers(0, KILLED_IN[task["stage"]], KILLS):
+            made: list[Killing] = []
+
+            def killing(client: Any, when: int = int(when), made: list[Any] = made) -> Killing:
+                made.append(Killing(client, task["stage"], when))
+                return made[0]
+
+            with clients(2, 3) as client, replaced_by(killing):
+                model = on_dask.SpecialK(client=client, eigen_solver="chebyshev", **SETTINGS)
+                same += fitted(model, X)["labels"] == expected
+            deaths += made[0].pid != 0
+        return {"fits": KILLS, "killed": deaths, "same": same}
+    finally:
+        tall.MANY_ROWS, tall.SLAB = sizes
+
+
+def sampled(task: dict[str, Any]) -> dict[str, Any]:
+    """Cluster all rows, and samples whose models predict all rows."""
+    from sklearn.metrics import adjusted_rand_score
+
+    if task["set"] == "MNIST":
+        X, y = load_mnist()
+        X = X.astype(np.float32)
+    else:
+        X, y = rows(ROWS), np.arange(ROWS) % CLUSTERS
+    order, out = np.random.default_rng(0).permutation(len(X)), []
+    whole = np.zeros(0)
+    for size in (len(X), *SAMPLES[task["set"]]):
+        began = time.perf_counter()
+        model = SpecialK(**SETTINGS).fit(X[order[:size]] if size < len(X) else X)
+        labels = model.labels_ if size == len(X) else model.predict(X)
+        spent = time.perf_counter() - began
+        whole = labels if size == len(X) else whole
+        found = {"to_whole": adjusted_rand_score(whole, labels), "k": int(model.n_clusters_)}
+        out.append(found | {"rows": size, "seconds": spent, "ari": adjusted_rand_score(y, labels)})
+    return {"samples": out}
 
 
 def fitted(model: Any, X: np.ndarray) -> dict[str, Any]:
@@ -201,80 +265,14 @@ def fitted(model: Any, X: np.ndarray) -> dict[str, Any]:
     return result | {"stages": model.timings_, "peak_bytes": peak.most}
 
 
-def simulated(loops: list[dict[str, Any]], n_workers: int) -> float:
-    """Return the seconds of the loops on so many workers, by the record of their tasks.
-
-    The client sends one thing after another, and receives one after another. A worker has at most
-    two tasks at a time: it works on one, and waits for the other.
-    """
-    whole = 0.0
-    for loop in loops:
-        hops = 1 + math.ceil(math.log2(n_workers))  # workers pass on what all need
-        link_out, link_in = hops * loop["shared"] / BANDWIDTH, 0.0
-        free = [(0.0, worker) for worker in range(n_workers)]
-        ends = [0.0] * n_workers
-        for sent, returned, spent in loop["tasks"]:
-            slot, worker = heapq.heappop(free)
-            link_out = max(link_out, slot) + sent / BANDWIDTH + LATENCY
-            begin = max(link_out, ends[worker])
-            ends[worker] = begin + spent
-            link_in = max(link_in, ends[worker]) + returned / BANDWIDTH
-            heapq.heappush(free, (begin, worker))  # the next may be sent when this one begins
-        whole += link_in
-    return whole
-
-
 def tasks() -> list[dict[str, Any]]:
-    """List the fits."""
-    return [{"m": ROWS, "workers": n} for n in (0, *WORKERS)]
-
-
-def page() -> str:
-    """Return docs/cluster.md."""
-    return PAGE + _measured()
-
-
-def _measured() -> str:
-    """Return the part of the page that is measured."""
-    done = {row["task"]["workers"]: row["result"] for row in read(FILE) if "result" in row}
-    if not done:
-        return ""
-    alone, fits = done[0], []
-    for n, found in done.items():
-        same = "–" if n == 0 else "yes" if found["labels"] == alone["labels"] else "NO"
-        fits.append([n or "one process", seconds(found["seconds"]), same, found["k"]])
-    record = done[WORKERS[0]]["loops"]
-    sums: dict[str, list[Any]] = {}
-    for loop in record:
-        entry = sums.setdefault(loop["function"], [0, 0, 0, 0.0])
-        sent, returned, spent = np.sum(loop["tasks"], axis=0)
-        for i, x in enumerate((len(loop["tasks"]), sent, returned, spent)):
-            entry[i] += x
-    loops = [
-        [f"`{name}`", n, size_in_units(int(a)), size_in_units(int(b)), seconds(float(t))]
-        for name, (n, a, b, t) in sums.items()
+    """List what is measured."""
+    fits = [(m, 2) for m in SIZES if m != ROWS] + [(ROWS, n) for n in (0, *WORKERS)]
+    return [
+        *({"kind": "killed", "stage": stage} for stage in KILLED_IN),
+        *({"kind": "fit", "m": m, "workers": n} for m, n in fits),
+        *({"kind": "sample", "set": name} for name in SAMPLES),
     ]
-    client = done[WORKERS[0]]["seconds"] - sum(loop["seconds"] for loop in record)
-    more = [[n, seconds(simulated(record, n)), seconds(client)] for n in SIMULATED]
-    return f"""
-## Measured
-
-{ROWS:,} rows in {COLUMNS} columns, {CLUSTERS} clusters, on a machine with two cores, which more
-than two workers share.
-
-{table(["workers", "whole fit", "same labels", "k"], fits)}
-
-The tasks of that fit, on {WORKERS[0]} workers:
-
-{table(["loop", "tasks", "sent", "returned", "seconds on workers"], loops)}
-
-What a simulation makes of this record, with a network of {size_in_units(int(BANDWIDTH))} a second
-at the client. What the client does alone is the same for any number of workers: it is the limit.
-
-{table(["workers", "the loops", "the client alone"], more)}
-
-`python -m benchmarks.cluster` measures all this, on {machine(stamps(FILE)[-1])}
-"""
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from benchmarks.paper.runner import read, run, stamps
 from benchmarks.stamp import RESULTS
 from specialk_gpu import SpecialK, nearest_neighbors
 from specialk_gpu.datasets import load_mnist
-from specialk_gpu.spectrum.tall import MANY_ROWS, NARROW_PANEL, SLAB
+from specialk_gpu.spectrum.tall import NARROW_PANEL
 
 ROOT = Path(__file__).parents[1]
 FILE = RESULTS / "large.jsonl"
@@ -233,17 +233,13 @@ This page is written by `python -m benchmarks.tables` from `benchmarks/results/l
 | the graph does not fit into memory | cluster a sample, and `predict` the other rows, in batches |
 
 The eigenvectors take most of the memory: 8 bytes for each row and eigenvector, several times.
-`estimate(m, d)` says how much ([more on it](cost.md)). {{doc}}`tutorials/large_data` shows
-samples, fewer columns and given neighbours at work.
+`estimate(m, d)` says how much ({{doc}}`cost`). {{doc}}`tutorials/large_data` shows samples, fewer
+columns and given neighbours.
 
 ## The search for neighbours
 
-The exact search sorts rows into small cells. It leaves out rows that are, by the triangle
-inequality, too far from a cell to be among its neighbours, so that clusters that lie apart are
-hardly compared. For what is left, fast products in float32 bound the distances, and pairs that
-may be near are measured. With up to six columns, a k-d tree is faster; with up to ten, it is used
-if most rows are near to all others. *Recall* is the share of the {N_NEIGHBORS} nearest neighbours
-that were found, with a 95 % interval.
+{{doc}}`method` describes the exact search. *Recall* is the share of the {N_NEIGHBORS} nearest
+neighbours that were found, with a 95 % interval.
 
 {table([*head[:2], "search", "time", "recall", "memory at most"], searches)}
 
@@ -259,17 +255,14 @@ compiled before. Memory is that of the whole process, with the rows.
 
 Under a limit such as `SpecialK(memory_limit="4GB")`, each array with a column for every
 eigenvector or fragment that would take more than a sixteenth of it is a temporary file, mapped
-into memory; the system keeps in memory what fits. The files have no names, and vanish when the fit
-ends or is killed. They lie in the folder that `tempfile.gettempdir()` names: set the environment
-variable TMPDIR if that is on a small disk, or is itself in memory, as /tmp is on some systems.
+into memory; the system keeps in memory what fits. The files vanish when the fit ends or is killed.
+They lie in the folder that `tempfile.gettempdir()` names: set the environment variable TMPDIR if
+that is on a small disk, or is itself in memory, as /tmp is on some systems. The result is the same
+to the last bit, for any number of threads.
 
-The result is the same to the last bit. From {MANY_ROWS:,} rows on, sums are taken over slabs of
-{SLAB:,} rows, one after another, with and without a limit, and for any number of threads.
-
-It is a limit for these arrays, not for the process. The graph must fit all the same, and so must
-the rows with the lists of their neighbours, panels of {NARROW_PANEL} columns, and what a merge
-sorts: what that took is at the end of this page. If `memory_limit` is too small for the panels,
-the fit raises a `MemoryError` with the size that they take.
+It is a limit for these arrays, not for the process. The graph, the rows with the lists of their
+neighbours, and panels of {NARROW_PANEL} columns must fit all the same: what that took is at the
+end of this page. If `memory_limit` is too small for the panels, the fit raises a `MemoryError`.
 
 X itself can be larger than memory: a memory map (`numpy.load(path, mmap_mode="r")`) is read where
 it is, and an array of zarr or HDF5 is read into a temporary file. A large Parquet file becomes a
@@ -303,12 +296,10 @@ print(model.n_clusters_)
 (checkpoint)=
 ## Fits that go on: `checkpoint`
 
-With `SpecialK(checkpoint="steps", random_state=0)`, finished steps are kept in that folder: the
-neighbours, the eigenpairs, the fragments and the tree of each resolution; and, on the way to the
-eigenpairs, the vectors after each round of "chebyshev". If the process is killed, call the same
-fit again: it goes on, and the labels are the same. A fit with other data or parameters has a
-folder of its own in there. When a fit ends, its folder is removed. `random_state` must be an
-integer.
+With `SpecialK(checkpoint="steps", random_state=0)`, finished steps are kept in that folder. If the
+process is killed, call the same fit again: it goes on, and the labels are the same. A fit with
+other data or parameters has a folder of its own in there. When a fit ends, its folder is removed.
+`random_state` must be an integer.
 
 {_limits_measured(others)}
 `python -m benchmarks.large` measures all this, on {machine(stamps(FILE)[-1])}
@@ -324,12 +315,10 @@ def _limits_measured(rows: list[dict[str, Any]]) -> str:
         usual = next(x for x in of_rows if x["set"] == row["set"] and "memory_limit" not in x)
         same = "the same labels" if row["labels"] == usual["labels"] else "OTHER LABELS"
         if row["kind"] == "killed":
-            times = ", ".join(seconds(x) for x in row["until_killed"])
             stages = ", ".join(row.get("killed_in", FIRST_KILLS))
             lines.append(
-                f"A fit of {row['m']:,} rows was killed {len(row['until_killed'])} times (after "
-                f"{times}; in the stages {stages}), and went on each time: {same} as the fit that "
-                "was left alone."
+                f"A fit of {row['m']:,} rows was killed {len(row['until_killed'])} times (in the "
+                f"stages {stages}), and went on each time: {same}."
             )
             continue
         lines.append(

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cluster, growth, large
+from benchmarks import cluster_page, growth, large
 from benchmarks.calibration.page import calibration_page
 from benchmarks.markdown import OLD_RULE, machine, seconds, table
 from benchmarks.paper.pages import reproduce, sensitivity_page
@@ -23,6 +23,9 @@ from benchmarks.stamp import RESULTS
 from benchmarks.suite.cases import Case
 
 KINDS_ARI = ("ari", "ari_given_k")
+SHOWN_M, SHOWN_N = (300, 1000, 10_000, 20_000), (50, 200, 500)  # of the eigensolvers
+MORE_K = 3  # rows of a path that are shown beyond the answer
+LEAST_PATH = 11  # rows of a path that are shown at least
 ROOT = Path(__file__).parents[1]
 BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
 
@@ -53,7 +56,7 @@ By the paper's rule, with $n = 1000$:
 def path_table(path: list[dict[str, Any]], k: int, names: dict[str, str]) -> str:
     """Lay out a path, its decision in bold: k, the fields that are named, NMI."""
     rows = []
-    for row in path:
+    for row in path[: max(k + MORE_K, LEAST_PATH)]:
         star = "**" if row["k"] == k else ""
         cells = [f"{row['k']}"]
         for name in (*names.values(), "nmi"):
@@ -74,7 +77,7 @@ def mnist_times(content: dict[str, Any]) -> str:
 
 
 def solvers(content: dict[str, Any]) -> str:
-    """Lay out the seconds of the eigensolvers."""
+    """Lay out the seconds of the eigensolvers for some sizes."""
     names = ("dense", "lanczos", "chebyshev")
     rows = [
         [
@@ -84,7 +87,7 @@ def solvers(content: dict[str, Any]) -> str:
             *(f"{row[name]:.2f}" if name in row else "" for name in names),
         ]
         for row in content["rows"]
-        if any(name in row for name in names)
+        if any(name in row for name in names) and row["m"] in SHOWN_M and row["n"] in SHOWN_N
     ]
     return table(["m", "entries a row", "n", *names], rows)
 
@@ -123,7 +126,7 @@ def images() -> str:
 
 
 def against_another() -> str:
-    """Lay out the seconds of this version and of another one, measured in turns."""
+    """Lay out the seconds of two commits, measured in turns."""
     rows = []
     for row in found_in("time"):
         cells = [row["set"]]
@@ -131,7 +134,8 @@ def against_another() -> str:
             cells.append(f"{statistics.median(fit['seconds'] for fit in row[who]):.1f} s")
             cells.append(counts_of([fit["k"] for fit in row[who]]))
         rows.append([*cells, f"{row['ratio']:.2f}"])
-    return table(["set", "this version", "k (fits)", "before", "k (fits)", "ratio"], rows)
+    newer = stamps(RESULTS / "selection-time.jsonl")[-1]["commit"][:7]
+    return table(["set", newer, "k (fits)", "edbaa53", "k (fits)", "ratio"], rows)
 
 
 def verdicts(rows: list[dict[str, Any]]) -> str:
@@ -172,10 +176,7 @@ NMI, ARI and seconds: least / median / largest.
 
 {against_another()}
 
-These seconds are medians of three fits each, in turns, of commit {
-        stamps(RESULTS / "selection-time.jsonl")[-1]["commit"][:7]
-    }, before valleys were looked for, beside edbaa53, whose
-default was {OLD_RULE} (with n = 50 for the 100,000 rows).
+Two commits: medians of three fits each, in turns. The default of edbaa53 was {OLD_RULE}.
 
 {len(designs) // n_draws} designs, {n_draws} draws of each: {verdicts(designs)}; mean ARI
 {statistics.mean(row["ari"] for row in designs):.2f}. Of these with 10, 20 or 50 clusters:
@@ -202,15 +203,12 @@ def results_page() -> str:
     return f"""# Results
 
 This page is written by `python -m benchmarks.tables` from the files in `benchmarks/results`, which
-the commands named here wrote. There are no figures from a GPU yet. The paper's experiments have
-{{doc}}`a page of their own <reproduce>`.
-
-Seconds of different tables are of different machines, versions and rules, which stand below each
-table: compare them within a table only.
+the commands named here wrote. There are no figures from a GPU yet. Compare seconds within a table
+only: machines, versions and rules differ. {{doc}}`reproduce` has the paper's experiments.
 
 ## MNIST, 60,000 images
 
-`python -m benchmarks.mnist --folder FOLDER --backend numpy`: $W_C$, $n = 1000$, full path to 11.
+`python -m benchmarks.mnist --folder FOLDER --backend numpy`: $W_C$, $n = 1000$.
 
 {mnist_path(mnist)}
 
@@ -224,8 +222,7 @@ Measured on {machine(mnist["stamp"])}
 
 ## The default rule
 
-`python -m benchmarks.selection PART` (mnist, time, designs, kinds, stable, given_k), which says
-what each part takes.
+`python -m benchmarks.selection PART` (mnist, time, designs, kinds, stable, given_k).
 
 {default_rule()}
 
@@ -233,7 +230,7 @@ what each part takes.
 
 `python -m benchmarks.eigen_solvers`: seconds for the n largest pairs of a $W_C$ graph of m uniform
 points in three dimensions, the evidence for `eigen_solver="auto"`. Blank where a smaller problem
-took more than a quarter of a minute.
+took more than a quarter of a minute. `benchmarks/results/eigen_solvers-numpy.json` has more sizes.
 
 {solvers(eigen)}
 
@@ -454,12 +451,14 @@ def cost_page() -> str:
     fits = growth.measured()
     rows = []
     for fit, (seconds_ratio, memory_ratio) in zip(fits, growth.ratios(fits), strict=True):
-        cells = [f"`{fit['criterion']}`", f"{fit['m']:,}", fit["d"], fit["clusters"], fit["n"]]
+        if fit["clusters"] == 1:
+            continue
+        cells = [f"`{fit['criterion']}`", f"{fit['m']:,}", fit["d"], fit["n"]]
         cells += [seconds(fit["stages"].get(name)) for name in ("graph", "eigenpairs")]
         extra = fit["peak_bytes"] - fit["bytes_before"]
         cells += [seconds(fit["cpu_seconds"]), f"{seconds_ratio:.2f}"]
         rows.append([*cells, f"{extra / 1e6:,.0f} MB", f"{memory_ratio:.2f}"])
-    head = ["rule", "rows", "columns", "clusters drawn", "n", "graph", "eigenpairs", "whole fit"]
+    head = ["rule", "rows", "columns", "n", "graph", "eigenpairs", "whole fit"]
     near = sum(0.5 < ratio < 2 for ratio, _ in growth.ratios(fits))
     unseen = sum(0.5 < ratio < 2 for ratio in growth.unseen_ratios(fits))
     return f"""# How long will it take, and how much memory
@@ -478,32 +477,26 @@ print(expected.n_components, list(expected.stages))
 ```
 
 `print(expected)` is a table of seconds by stage, with the memory at most beyond the data and the
-libraries. In a shell, `specialk-gpu estimate 60000 50` prints the same, and `specialk-gpu estimate
-points.csv` reads the size from a file. A fit that is expected to take more than a minute says so in
-its first line of progress (`verbose=1`, and the command line).
+libraries. In a shell, `specialk-gpu estimate 60000 50` or `specialk-gpu estimate points.csv` prints
+the same.
 
-The seconds come from power laws of rows, columns and eigenvectors, one for each stage. Two speeds
-of this machine scale them: of a matrix product, for the graph of more than six columns, and of a
-copy in memory, for all else. Measuring them takes less than 0.3 s. The memory is what the library
-asks for before it computes eigenpairs, with the rows, their neighbours and the graphs.
-
-What to know about the estimate:
+The seconds come from power laws of rows, columns and eigenvectors, one for each stage, scaled by
+two speeds of this machine: of a matrix product, for the graph of more than six columns, and of a
+copy in memory, for all else. Measuring them takes less than 0.3 s.
 
 - On the machine where the fits were measured, {near} of {len(fits)} are within a factor of 2. If
   the laws are made without the fits of the same size, {unseen} are.
-- They were measured on one thread, in seconds of computing (CPU time), because the machine was
-  loaded with other work. More threads make a fit faster, so the estimate is then too long.
-- The data are Gaussian, one cluster or ten. Clusters that are hard to tell apart, and finer
-  fragments where more than 30 clusters are found, take longer.
-- The fits were measured before the search for neighbours left out rows that are out of reach. With
-  many rows in clusters, the graph takes less than is expected ({{doc}}`large` has newer figures).
+- The seconds are those of one thread. More threads make a fit faster.
+- The data are Gaussian. Clusters that are hard to tell apart, and more than 30 clusters, take
+  longer. Many rows in clusters that lie apart take less ({{doc}}`large` has newer figures).
 - Sizes beyond those in the table are extrapolated, and graphs of your own, `radius_neighbors` and
   GPUs are not covered.
 
 ## What was measured
 
-`python -m benchmarks.growth`; `python -m benchmarks.growth coefficients` makes the laws of it.
-*Ratio*: expected, divided by measured.
+`python -m benchmarks.growth`, with ten clusters (`benchmarks/results/growth.jsonl` has one cluster
+too); `python -m benchmarks.growth coefficients` makes the laws of it. *Ratio*: expected, divided by
+measured.
 
 {table([*head, "ratio", "memory", "ratio"], rows)}
 
@@ -518,7 +511,7 @@ PAGES = {
     "sensitivity": sensitivity_page,
     "calibration": calibration_page,
     "cost": cost_page,
-    "cluster": cluster.page,
+    "cluster": cluster_page.page,
     "large": large.page,
 }
 

@@ -2,7 +2,8 @@
 
 Each fit has a folder of its own inside the one that is given, named by a hash of its data and
 parameters. A step is a folder of arrays. It is written under another name, which changes when all
-of it is on the disk, and is never changed after that. A fit that ends takes its folder away.
+of it is on the disk, and is never changed after that. A fit that comes to its end takes its folder
+away.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import numpy as np
 from numpy.random import RandomState
 
 from specialk_gpu._progress import announce_with_progress
+from specialk_gpu._time_limit import time_limit_was_reached
 from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.typing import Array, Backend
 
@@ -137,21 +139,56 @@ _iterations: ContextVar[Iterator[Rounds] | None] = ContextVar("iterations", defa
 
 @contextmanager
 def checkpointed(kept: Checkpoint | None) -> Iterator[None]:
-    """Keep the steps of the fit that runs inside; at its end, remove them."""
-    token = checkpoint.set(kept)
-    try:
-        if kept is not None:
-            if kept.folder.is_dir():
-                steps = sorted(x.name for x in kept.folder.iterdir() if x.suffix != PARTIAL)
-                known = ", ".join(steps) or "no finished step"
-                announce_with_progress(f"going on from the checkpoint: {known}")
-            else:
-                kept.folder.mkdir(parents=True)
+    """Keep the steps of the fit that runs inside; remove them when it has come to its end.
+
+    A fit that ends at its time limit has not: its steps are left for one with more time.
+
+    Raises
+    ------
+    BlockingIOError
+        If another fit uses the same checkpoint.
+    """
+    if kept is None:
         yield
-        if kept is not None:
+        return
+    is_known = kept.folder.is_dir()
+    kept.folder.mkdir(parents=True, exist_ok=True)
+    with _locked(kept.folder):
+        if is_known:
+            steps = sorted(x.name for x in kept.folder.iterdir() if x.suffix != PARTIAL)
+            known = ", ".join(steps) or "no finished step"
+            announce_with_progress(f"going on from the checkpoint: {known}")
+        token = checkpoint.set(kept)
+        try:
+            yield
+        finally:
+            checkpoint.reset(token)
+        if not time_limit_was_reached():
             shutil.rmtree(kept.folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Keep other fits from a folder; the system frees it if this process is killed."""
+    try:
+        import fcntl
+    except ImportError:  # Windows has no lock of folders
+        yield
+        return
+    place = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(place)
+        msg = (
+            f"checkpoint {folder} is in use by another fit of the same data and parameters. Wait "
+            "for it, or give another folder."
+        )
+        raise BlockingIOError(msg) from error
+    try:
+        yield
     finally:
-        checkpoint.reset(token)
+        os.close(place)  # and frees it
 
 
 def kept_step(

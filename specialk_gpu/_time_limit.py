@@ -19,6 +19,7 @@ __all__ = [
     "lift_time_limit",
     "reasons_to_stop",
     "stops_when",
+    "time_limit_was_reached",
     "time_limited",
 ]
 
@@ -49,11 +50,13 @@ class TimeLimit:
     """A time limit in seconds, which begins when it is made."""
 
     def __init__(self, seconds: float) -> None:
-        self.seconds, self.since, self.is_lifted = seconds, time.monotonic(), False
+        self.seconds, self.since = seconds, time.monotonic()
+        self.is_lifted, self.was_reached = False, False
 
     def __call__(self) -> None:
         """Raise `OutOfTime` after the limit, unless it was lifted."""
         if not self.is_lifted and self.spent() > self.seconds:
+            self.was_reached = True
             raise OutOfTime(self)
 
     def spent(self) -> float:
@@ -100,6 +103,11 @@ def time_limited(seconds: float | None) -> Iterator[None]:
             "use fewer eigenvectors (n_components)."
         )
         raise TimeoutError(msg) from None
+
+
+def time_limit_was_reached() -> bool:
+    """Return whether a time limit ended a computation of this thread."""
+    return any(getattr(reason, "was_reached", False) for reason in reasons_to_stop.get())
 
 
 def lift_time_limit() -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 __all__ = ["Arguments", "Store", "Workers", "with_workers", "workers"]
 
 Arguments: TypeAlias = Sequence[Callable[[], tuple[Any, ...]]]
-"""For each task a function that returns its arguments, which is called when they are sent."""
+"""For each task a function that returns its arguments, which is called whenever they are sent."""
 
 Store: TypeAlias = Callable[[int, Any], None]
 """Takes the number of a task and its result."""

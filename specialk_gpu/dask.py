@@ -20,6 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import _estimator
 from specialk_gpu._progress import report_progress
@@ -84,7 +85,7 @@ class SpecialK(_estimator.SpecialK):
         Parameters
         ----------
         X : dask array or data frame of shape (m, d), or what `specialk_gpu.SpecialK` takes
-            A dask array has chunks of whole rows.
+            A dask array has chunks of whole rows. The columns of a data frame keep their names.
         y : object
             Ignored; scikit-learn passes it.
 
@@ -95,17 +96,19 @@ class SpecialK(_estimator.SpecialK):
 
         Raises
         ------
-        ValueError
+        ValueError, TypeError
             If X has chunks of columns or of unknown sizes, or there is no client.
         MemoryError
             If workers die again and again; otherwise as `specialk_gpu.SpecialK`.
         """
-        client, blocks = _client_of(self.client), _row_blocks(X)
+        client = _client_of(self.client)
         with with_workers(_Cluster(client)):
-            super().fit(X if blocks is None else _gathered(blocks, client), y)
-        if blocks is not None:
-            self.labels_ = _lazy(self.labels_, blocks.chunks[0])
-            self.membership_ = _lazy(self.membership_, blocks.chunks[0])
+            if not _is_dask(X):
+                return super().fit(X, y)
+            rows, chunks = _gathered(X, client)
+            super().fit(rows, y)
+        self.labels_ = _lazy(self.labels_, chunks)
+        self.membership_ = _lazy(self.membership_, chunks)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -126,12 +129,47 @@ class SpecialK(_estimator.SpecialK):
         ValueError, TypeError, NotFittedError
             As `specialk_gpu.SpecialK.predict`.
         """
+        return self._by_blocks("predict", X)
+
+    def predict_proba(self, X: Any) -> Any:
+        """Return, for new rows, how much they belong to each cluster.
+
+        Parameters
+        ----------
+        X : dask array or data frame of shape (q, d), or what `specialk_gpu.SpecialK` takes
+            New rows.
+
+        Returns
+        -------
+        float64 array of shape (q, k)
+            As of `specialk_gpu.SpecialK.predict_proba`; for dask data a dask array, computed block
+            by block when it is asked for.
+
+        Raises
+        ------
+        ValueError, TypeError, NotFittedError
+            As `specialk_gpu.SpecialK.predict`.
+        """
+        return self._by_blocks("predict_proba", X)
+
+    def _by_blocks(self, method: str, X: Any) -> Any:
+        """Return what a method of the model gives for each block of rows."""
+        check_is_fitted(self)
+        if not _is_dask(X):
+            return getattr(self.to_local(), method)(X)
+        from dask import delayed
+
+        model = delayed(self.to_local(), pure=False)  # part of each task: no worker can lose it
+        columns = () if method == "predict" else (self.n_clusters_,)
+        found = np.empty((0, *columns), np.float64 if columns else np.int32)
+        if hasattr(X, "map_partitions"):
+            parts = X.map_partitions(_found_by, method, model, found, meta=_frame_of(found))
+            return parts.to_dask_array()
         blocks = _row_blocks(X)
-        if blocks is None:
-            return self.to_local().predict(X)
-        model = _client_of(self.client).scatter(self.to_local(), hash=False)
-        given = {"drop_axis": 1, "dtype": np.int32, "meta": np.empty(0, np.int32)}
-        return blocks.map_blocks(_predicted, model=model, **given)
+        chunks = (blocks.chunks[0], *((n,) for n in columns))
+        kind = {"chunks": chunks, "dtype": found.dtype, "meta": found}
+        axes = {} if columns else {"drop_axis": 1}
+        return blocks.map_blocks(_found_by, method, model, found, **kind, **axes)
 
     def save(self, path: str | Path) -> None:
         """Write the model without the cluster to a file; see `specialk_gpu.SpecialK.save`.
@@ -175,7 +213,7 @@ def _of_local(name: str) -> Callable[..., Any]:
     return call
 
 
-for _name in ("describe", "summary", "report", "stability", "predict_proba", "_repr_html_"):
+for _name in ("describe", "summary", "report", "stability", "_repr_html_"):
     setattr(SpecialK, _name, _of_local(_name))
 
 _PARAMETERS = inspect.signature(_estimator.SpecialK.__init__).parameters
@@ -268,8 +306,17 @@ def _call(function: Callable[..., Any], shared: Any, given: tuple[Any, ...]) -> 
         return function(shared, *given)
 
 
-def _predicted(rows: Array, model: _estimator.SpecialK) -> Array:
-    return model.predict(rows)
+def _found_by(rows: Any, method: str, model: _estimator.SpecialK, none: Array) -> Any:
+    """Return what a method of a model gives for a block; a block without rows has none."""
+    found = getattr(model, method)(rows) if len(rows) else none
+    return _frame_of(found, rows.index) if hasattr(rows, "index") else found
+
+
+def _frame_of(values: Array, index: Any = None) -> Any:
+    """Return values as a series or a data frame."""
+    import pandas as pd
+
+    return (pd.Series if values.ndim == 1 else pd.DataFrame)(values, index=index)
 
 
 def _workers_died(stage: str, shared: Any) -> MemoryError:
@@ -289,10 +336,13 @@ def _bytes_in(x: Any) -> int:
 
 def _client_of(client: Any) -> Any:
     """Return the client that is given, or the current one."""
-    if client is not None:
-        return client
-    from distributed import get_client
+    from distributed import Client, get_client
 
+    if client is not None:
+        if not isinstance(client, Client):
+            msg = f"client must be a distributed.Client or None, got {client!r}. Client(address) "
+            raise TypeError(msg + "makes one.")
+        return client
     try:
         return get_client()
     except ValueError as error:
@@ -300,16 +350,14 @@ def _client_of(client: Any) -> Any:
         raise ValueError(msg) from error
 
 
+def _is_dask(X: Any) -> bool:
+    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
+
+
 def _row_blocks(X: Any) -> Any:
-    """Return a dask array or data frame as an array with chunks of rows; None for others."""
-    if type(X).__module__.partition(".")[0] not in ("dask", "dask_expr"):
-        return None
-    X = X.to_dask_array(lengths=True) if hasattr(X, "to_dask_array") else X
+    """Return a dask array, if its chunks are whole rows."""
     if X.ndim != 2:
         msg = f"X must have shape (m, d), rows and columns, got shape {X.shape}."
-        raise ValueError(msg)
-    if any(math.isnan(size) for size in X.chunks[0]):
-        msg = "X must have chunks of known sizes: call X.compute_chunk_sizes() first."
         raise ValueError(msg)
     if len(X.chunks[1]) > 1:
         msg = (
@@ -320,14 +368,23 @@ def _row_blocks(X: Any) -> Any:
     return X
 
 
-def _gathered(X: Any, client: Any) -> Array:
-    """Return the rows of a dask array, chunk after chunk."""
+def _gathered(X: Any, client: Any) -> tuple[Any, tuple[int, ...]]:
+    """Return the rows of a dask array, or a data frame, and the numbers of rows of its chunks."""
+    if hasattr(X, "to_delayed") and hasattr(X, "columns"):
+        import pandas as pd
+
+        parts = client.gather(client.compute(X.to_delayed()))
+        return pd.concat(parts), tuple(map(len, parts))
+    X = _row_blocks(X)
+    if any(math.isnan(size) for size in X.chunks[0]):
+        msg = "X must have chunks of known sizes: call X.compute_chunk_sizes() first."
+        raise ValueError(msg)
     X = X.persist(scheduler=client)
     out, begin = large_array(cpu, X.shape, X.dtype), 0
     for size, block in zip(X.chunks[0], X.blocks, strict=True):
         out[begin : begin + size] = block.compute(scheduler=client)
         begin += size
-    return out
+    return out, X.chunks[0]
 
 
 def _lazy(values: Array, chunks: tuple[int, ...]) -> Any:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import pickle
 import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
 import specialk_gpu
 from specialk_gpu._workers import with_workers, workers
 from specialk_gpu.backend import cpu
 from specialk_gpu.spectrum import tall
 
+dask = pytest.importorskip("dask")
 dask_array = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 on_cluster = pytest.importorskip("specialk_gpu.dask")
@@ -26,17 +30,30 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def client():
-    settings = {"distributed.scheduler.allowed-failures": 3, "distributed.worker.daemon": True}
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
-    import dask
-
+@contextmanager
+def local_cluster(allowed_failures, n_workers=2):
+    """Return a client of workers; a task may kill so many of them."""
+    settings = {"distributed.scheduler.allowed-failures": allowed_failures}
+    options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         dask.config.set(settings),
         distributed.LocalCluster(**options) as cluster,
         distributed.Client(cluster) as client,
     ):
+        yield client
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Return a client of workers none of which may die."""
+    with local_cluster(0) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def mortal():
+    """Return a client of workers that may be killed."""
+    with local_cluster(3) as client:
         yield client
 
 
@@ -87,11 +104,18 @@ def test_a_fit_on_workers_is_that_of_one_process(client, sent):
         assert found.membership_.shape == (3000, found.n_clusters_)
 
 
+@functools.cache
+def fit_of_20_000_rows():
+    """Return rows, and the fit in one process."""
+    X = clusters(20_000, 8)
+    return X, specialk_gpu.SpecialK(**SETTINGS).fit(X)
+
+
 def test_a_fit_of_20_000_rows(client, monkeypatch, sent):
     monkeypatch.setattr(tall, "SLAB", 2**12)
-    X = clusters(20_000, 8)
+    X, expected = fit_of_20_000_rows()
     found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
-    assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
+    assert_same_fit(found, expected)
     assert set(sent) == {"csr_matrix", "_PairSearch", "CutGraphs"}
 
 
@@ -100,9 +124,17 @@ def test_data_frames_and_arrays_of_numpy(client):
     pandas = pytest.importorskip("pandas")
     X = clusters(1200)
     expected = specialk_gpu.SpecialK(**SETTINGS).fit(X)
-    frame = frames.from_pandas(pandas.DataFrame(X), npartitions=3)
+    named = pandas.DataFrame(X, columns=list("abcd"))
+    frame = frames.from_pandas(named, npartitions=3)
     found = on_cluster.SpecialK(client=client, **SETTINGS).fit(frame)
     assert_same_fit(found, expected)
+    assert found.labels_.chunks == ((400, 400, 400),)
+    assert list(found.feature_names_in_) == list("abcd")
+    np.testing.assert_array_equal(found.predict(frame).compute(), expected.predict(X))
+    shares = found.predict_proba(frame)
+    np.testing.assert_array_equal(shares.compute(), expected.predict_proba(X))
+    with pytest.raises(ValueError, match="feature names"):
+        found.predict(frame[list("dcba")]).compute()
     found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
     assert isinstance(found.labels_, np.ndarray)
     assert_same_fit(found, expected)
@@ -117,6 +149,11 @@ def test_prediction_by_blocks_and_without_the_cluster(client, tmp_path):
     assert found.chunks == ((200, 200, 100),)
     np.testing.assert_array_equal(found.compute(), plain.predict(new))
     np.testing.assert_array_equal(model.predict(new), plain.predict(new))
+    shares = model.predict_proba(dask_array.from_array(new, chunks=((200, 0, 300), -1)))
+    assert shares.chunks == ((200, 0, 300), (plain.n_clusters_,))
+    np.testing.assert_array_equal(shares.compute(), plain.predict_proba(new))
+    with pytest.raises(NotFittedError):
+        on_cluster.SpecialK(client=client).predict(new)
     assert model.summary().to_frame().equals(model.to_local().summary().to_frame())
     assert model.describe() == model.to_local().describe()
     assert clone(model).client is client
@@ -152,6 +189,11 @@ def test_chunks_of_columns_and_a_missing_client_are_refused(client):
         specialk_gpu.SpecialK().fit(X)
 
 
+def test_a_client_that_is_none_is_refused():
+    with pytest.raises(TypeError, match="client must be a distributed.Client or None, got 'tcp://"):
+        on_cluster.SpecialK(client="tcp://host:8786").fit(clusters(60))
+
+
 def test_a_fit_without_a_current_client_says_how_to_make_one(monkeypatch):
     def none():
         msg = "No global client found"
@@ -170,28 +212,68 @@ def test_the_cluster_is_used_inside_a_fit_alone(client):
     assert workers.get() is None
 
 
-@pytest.mark.parametrize("when", [1, 4, 9])
-def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(client, monkeypatch, when):
-    X = clusters(3000)
-    expected = specialk_gpu.SpecialK(**SETTINGS).fit(X)
-    place_of, calls = on_cluster._Cluster._place_of, []
+@pytest.mark.parametrize("stage", ["_PairSearch", "csr_matrix", "CutGraphs"])
+def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatch, stage):
+    monkeypatch.setattr(tall, "SLAB", 2**12)
+    X, expected = fit_of_20_000_rows()
+    map_tasks, killed = on_cluster._Cluster.map, []
 
-    def kill(self, shared):
-        calls.append(1)
-        if len(calls) == when:
-            address = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
-            try:
-                (pid,) = client.run(os.getpid, workers=[address]).values()
+    def kill(self, function, shared, arguments, store, name):
+        """Kill a worker, one time, when the stage has one result."""
+
+        def die():
+            if not killed and type(shared).__name__ == stage:
+                address = sorted(mortal.scheduler_info(n_workers=-1)["workers"])[0]
+                (pid,) = mortal.run(os.getpid, workers=[address]).values()
                 os.kill(pid, signal.SIGKILL)
-            except (OSError, ProcessLookupError):
-                pass
-        return place_of(self, shared)
+                killed.append(pid)
 
-    monkeypatch.setattr(on_cluster._Cluster, "_place_of", kill)
-    found = on_cluster.SpecialK(client=client, **SETTINGS).fit(X)
-    assert len(calls) > when
+        def kept(i, found):
+            die()
+            store(i, found)
+
+        map_tasks(self, function, shared, arguments, kept, name)
+
+    monkeypatch.setattr(on_cluster._Cluster, "map", kill)
+    found = on_cluster.SpecialK(client=mortal, **SETTINGS).fit(X)
+    assert killed
     assert_same_fit(found, expected)
-    client.wait_for_workers(2, timeout=60)
+    mortal.wait_for_workers(2, timeout=60)
+
+
+class InThisProcess:
+    """Workers that are this process: each task is sent twice, as if it was lost once."""
+
+    def __init__(self):
+        self.loops = []
+
+    def map(self, function, shared, arguments, store, stage):
+        self.loops.append((stage, function.__name__, len(arguments)))
+        for i in range(len(arguments))[::-1]:
+            arguments[i]()
+            store(i, function(shared, *arguments[i]()))
+
+
+@pytest.mark.parametrize("d", [8, 60])
+def test_tasks_of_the_search_can_be_sent_again(d):
+    X = np.random.default_rng(0).normal(size=(6000, d)).astype(np.float32)
+    expected = specialk_gpu.nearest_neighbors(X, 12)
+    with with_workers(cluster := InThisProcess()):
+        found = specialk_gpu.nearest_neighbors(X, 12)
+    assert {loop[0] for loop in cluster.loops} == {"neighbours"}
+    np.testing.assert_array_equal(found.indices, expected.indices)
+
+
+def test_each_filter_is_shared_in_panels():
+    X = clusters(3000)
+    with with_workers(cluster := InThisProcess()):
+        found = specialk_gpu.SpecialK(**SETTINGS).fit(X)
+    assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))
+    loops = [loop[1:] for loop in cluster.loops if loop[0] == "eigenpairs"]
+    assert {name for name, _ in loops} == {"filtered_panel"}
+    width = found.eigenvalues_.size
+    assert loops[0][1] >= -(-width // tall.NARROW_PANEL) > 1  # the first has all vectors
+    assert loops[-1][1] == 2  # the search for missed eigenpairs has 16
 
 
 @pytest.mark.parametrize("d", [8, 60])
@@ -236,8 +318,7 @@ def test_errors_of_tasks_are_those_of_one_process(client):
 def test_workers_that_die_of_a_task_are_a_memory_error():
     A = cpu.sparse.csr_matrix(np.eye(63))  # 63 * (8 + 4) + 64 * 4 bytes
     with (
-        distributed.LocalCluster(n_workers=1, dashboard_address=":0") as mortal,
-        distributed.Client(mortal) as own,
+        local_cluster(3, 1) as own,
         pytest.raises(MemoryError, match=r"stage: workers died .* A task needs 1 kB that all"),
     ):
         on_cluster._Cluster(own).map(dies, A, [lambda: (1,)], print, "stage")
@@ -245,10 +326,7 @@ def test_workers_that_die_of_a_task_are_a_memory_error():
 
 def test_a_cluster_without_workers_is_an_error(monkeypatch):
     monkeypatch.setattr(on_cluster, "PATIENCE", 0.5)
-    with (
-        distributed.LocalCluster(n_workers=0, dashboard_address=":0") as empty,
-        distributed.Client(empty) as own,
-    ):
+    with local_cluster(0, 0) as own:
         cluster = on_cluster._Cluster(own)
         monkeypatch.setattr(cluster, "_sent", lambda _: own.submit(double, {"factor": 1}, 1))
         with pytest.raises(RuntimeError, match="no workers for 0 seconds"):

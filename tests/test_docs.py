@@ -185,6 +185,64 @@ def test_the_picture_of_the_readme_shows_the_true_numbers(monkeypatch):
     }
 
 
+# -- length and constants -------------------------------------------------------------------------
+
+MOST_WORDS = 20_000
+WORD = re.compile(r"[A-Za-z][\w'’-]*")
+
+
+def prose(text):
+    """Return the lines outside of fenced blocks and tables."""
+    outside, fenced = [], False
+    for line in text.splitlines():
+        if line.lstrip().startswith("```"):
+            fenced = not fenced
+        elif not fenced and not line.lstrip().startswith("|"):
+            outside.append(line)
+    return "\n".join(outside)
+
+
+def test_prose_leaves_out_tables_and_code():
+    text = "One's two.\n\n| no | no |\n\n```python\nno = no\n| no\n```\nthree-fold 4\n"
+    assert WORD.findall(prose(text)) == ["One's", "two", "three-fold"]
+
+
+def test_the_pages_have_at_most_20_000_words_of_prose():
+    words = {}
+    for pattern in ("README.md", "docs/*.md", "docs/tutorials/*.md"):
+        for page in ROOT.glob(pattern):
+            words[page.relative_to(ROOT)] = len(WORD.findall(prose(page.read_text("utf-8"))))
+    longest = sorted(words, key=words.get, reverse=True)[:5]
+    assert sum(words.values()) <= MOST_WORDS, (
+        f"README.md and docs have {sum(words.values()):,} words of prose, expected at most "
+        f"{MOST_WORDS:,}: state each fact on one page and link to it from others, leave to "
+        "docstrings what they say, and cut history. The longest pages: "
+        + ", ".join(f"{page} {words[page]:,}" for page in longest)
+    )
+
+
+def test_the_method_states_the_constants_of_the_code():
+    from specialk_gpu.lloyd import kmeans
+    from specialk_gpu.selection import cut_graphs, fragments, parts, valleys
+
+    signed = sorted(one.n_fragments for one in fragments.RESOLUTIONS if one.signed)
+    text = " ".join((ROOT / "docs/method.md").read_text("utf-8").split())
+    for said in (
+        f"into {', '.join(map(str, signed[:-1]))} and {signed[-1]} fragments",
+        f"within is less than {parts.THIN_WEIGHT}",
+        f"in the graph of {cut_graphs.WIDE} neighbours",
+        f"at least {cut_graphs.LEAST_ROWS} distinct rows",
+        f"{parts.SHORTCUTS} times as wide",
+        f"a length up to {parts.SHORT_LENGTH}",
+        f"its density were {valleys.SHALLOW}",
+        f"{valleys.DEEP} takes the place of {valleys.SHALLOW}",
+        f"at most {valleys.MARGIN} of the way",
+        f"$k$ up to {kmeans.SAMPLE_CLUSTERS}, the search runs on a random sample of "
+        f"{kmeans.SAMPLE_ROWS:,} rows",
+    ):
+        assert said in text, said
+
+
 # -- the README -----------------------------------------------------------------------------------
 
 

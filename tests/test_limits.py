@@ -24,6 +24,12 @@ from specialk_gpu._checkpoint import (
     rounds_to_keep,
 )
 from specialk_gpu._memory_limit import memory_limit, memory_limited
+from specialk_gpu._time_limit import (
+    OutOfTime,
+    check_time_limit,
+    lift_time_limit,
+    time_limited,
+)
 from specialk_gpu._units import bytes_of
 from specialk_gpu._validation import _validated_as_numpy
 from specialk_gpu.backend import cpu
@@ -374,6 +380,34 @@ def test_a_step_is_made_once(tmp_path):
         assert kept_step(lambda: "b", make)[0][1] == 4
     assert len(calls) == 4
     assert not list(tmp_path.iterdir())
+
+
+def test_steps_are_left_for_a_fit_with_more_time(tmp_path):
+    kept = Checkpoint(tmp_path / "own", cpu)
+    with time_limited(1e-9), checkpointed(kept):
+        kept_step("a", lambda: [np.arange(3)])
+        with pytest.raises(OutOfTime):
+            check_time_limit()
+        lift_time_limit()
+    with time_limited(60), checkpointed(kept):
+        assert kept_step("a", pytest.fail)[0].tolist() == [0, 1, 2]
+        check_time_limit()
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no lock of folders")
+def test_a_checkpoint_is_for_one_fit_at_a_time(tmp_path):
+    kept = Checkpoint(tmp_path / "own", cpu)
+    with checkpointed(kept):
+        kept_step("a", lambda: [np.arange(3)])
+        other = checkpointed(Checkpoint(tmp_path / "own", cpu))
+        with pytest.raises(BlockingIOError, match="own is in use by another fit"):
+            other.__enter__()
+        assert kept.has("a")
+    with pytest.raises(ZeroDivisionError), checkpointed(kept):
+        _ = 1 / 0
+    with checkpointed(kept):
+        pass
 
 
 def test_iterations_keep_rounds_in_the_steps_that_allow_it(tmp_path):

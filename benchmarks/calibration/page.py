@@ -24,11 +24,9 @@ from benchmarks.paper.runner import read
 from benchmarks.paper.shapes import TRUE_K
 from benchmarks.stamp import RESULTS
 from specialk_gpu.datasets import make_shape
-from specialk_gpu.selection.cut_graphs import LEAST_ROWS, NEAR, WIDE
 from specialk_gpu.selection.cuts import Cuts
-from specialk_gpu.selection.fragments import RESOLUTIONS
 from specialk_gpu.selection.null_distribution import null_law
-from specialk_gpu.selection.parts import FEW_COLUMNS, SHORT_LENGTH, SHORTCUTS, THIN_WEIGHT
+from specialk_gpu.selection.parts import FEW_COLUMNS
 from specialk_gpu.selection.valleys import BINS, Valleys, halves_for_valleys
 from specialk_gpu.selection.walks import prepare_walks
 
@@ -152,17 +150,22 @@ def beyond(n_split: int, n: int, alpha: float) -> bool:
 
 
 def by_family(rows: list[dict[str, Any]], families: dict[str, Any]) -> str:
-    """Lay out the false splits by family and size, at the levels."""
+    """Lay out the false splits by family and size, at the levels, and name families without any."""
     sizes = sorted({row["task"]["m"] for row in rows})
-    lines = []
+    lines, never = [], []
     for family in families:
+        if not splits([r for r in rows if r["task"]["family"] == family], max(ALPHAS)):
+            never.append(family)
+            continue
         cells = []
         for m in sizes:
             own = [r for r in rows if (r["task"]["family"], r["task"]["m"]) == (family, m)]
             counts = "/".join(str(splits(own, alpha)) for alpha in ALPHAS)
             cells.append(f"{counts} of {len(own)}" if own else "")
         lines.append([family, *cells])
-    return table(["family", *(f"m = {m:,}" for m in sizes)], lines)
+    found = table(["family", *(f"m = {m:,}" for m in sizes)], lines)
+    none = filled(f"No set was split of these: {'; '.join(never)}.")
+    return f"{found}\n\n{none}" if never else found
 
 
 def by_cell(rows: list[dict[str, Any]]) -> dict[tuple[str, int], list[dict[str, Any]]]:
@@ -189,7 +192,7 @@ def verdict(rows: list[dict[str, Any]]) -> str:
         bad, n = beyond_chance(rows, alpha), splits(rows, alpha)
         said.append(
             f"At {alpha}, {n:,} of {len(rows):,} sets were split ({100 * n / len(rows):.1f} %). In "
-            f"{len(bad)} of the {n_cells} cells of the table, their share is above {alpha} by more "
+            f"{len(bad)} of {n_cells} families and sizes, the share is above {alpha} by more "
             "than chance" + (f": {'; '.join(bad)}." if bad else ".")
         )
     return "\n".join(f"- {filled(one)}".replace("\n", "\n  ") for one in said)
@@ -209,12 +212,10 @@ def composites(rows: list[dict[str, Any]]) -> str:
 
 
 def large(rows: list[dict[str, Any]]) -> str:
-    """Lay out how many of the large sets were split."""
-    lines = []
-    for family, m in dict.fromkeys((row["task"]["family"], row["task"]["m"]) for row in rows):
-        own = [r for r in rows if (r["task"]["family"], r["task"]["m"]) == (family, m)]
-        lines.append([family, f"{m:,}", *(f"{splits(own, x)} of {len(own)}" for x in ALPHAS)])
-    return table(["family", "m", *(f"split at {alpha}" for alpha in ALPHAS)], lines)
+    """Say how many of the large sets were split."""
+    sizes = " or ".join(f"{m:,}" for m in sorted({row["task"]["m"] for row in rows}))
+    found = _listed([f"{splits(rows, alpha)} at {alpha}" for alpha in ALPHAS])
+    return f"Of {len(rows)} sets of {sizes} rows, the rule split {found}."
 
 
 def paper_sets() -> str:
@@ -301,7 +302,6 @@ def calibration_page() -> str:
     parts = [part for part in ("law", "check", "tail", "paper") if rows_of(part)]
     sections = [
         _promise(promised),
-        _rule(),
         _null_distribution(),
         _one_cluster(check, promised),
         _beside() if found_beside("designs") else "",
@@ -312,9 +312,8 @@ def calibration_page() -> str:
     return f"""# What alpha means
 
 `alpha` is meant to be the largest share of data sets of one cluster that the default rule splits.
-This page says what is promised, what the rule does to keep it, what was tried, and where it fails.
-{{doc}}`method` explains the rule at length. The page is written by `python -m benchmarks.tables`
-from what `python -m benchmarks.calibration` measured.
+This page says what is promised, what was tried, and where it fails. It is written by
+`python -m benchmarks.tables` from what `python -m benchmarks.calibration` measured.
 
 {content}
 
@@ -337,62 +336,16 @@ def _promise(promised: list[dict[str, Any]]) -> str:
 data sets were named before the null distribution was fitted:
 
 - **Promised**: convex, skewed, heavy-tailed with a variance, curved, discrete with one mode in all
-  columns, high-dimensional. At most a share `alpha` of sets like these shall be split. If a set
-  consists of k of them, far apart, the probability of finding more than k clusters shall be at most
-  `alpha`.
+  columns, high-dimensional. At most a share `alpha` of such sets shall be split. If a set consists
+  of k of them, far apart, the probability of finding more than k clusters shall be at most `alpha`.
   {kept}
 - **Stress**: shapes with a neck (cross, dumbbell), thin bent ones (U, moon, S-curve, Swiss roll),
   values so rounded that many are equal, densities that rise at their corners, tails without a
-  variance (Cauchy), exact grids, one-hot columns. A dense core in a wide halo was added later. They
-  are reported one by one, and nothing is promised.
+  variance (Cauchy), exact grids, one-hot columns. A dense core in a wide halo was added later.
+  Nothing is promised.
 - **Out of scope**: rows that depend on each other, such as random walks, near-copies, or the
-  colours of an image. Discrete columns beside continuous ones were added later, when a reader had
-  found that they are split: they divide the rows into sheets ({{doc}}`trust`)."""
-
-
-def _rule() -> str:
-    """Describe the rule in short."""
-    signed = ", ".join(str(n) for n in sorted(one.n_fragments for one in RESOLUTIONS if one.signed))
-    n_law = sum(map(is_of_rows, rows_of("law")))
-    return f"""## The rule
-
-1. k-means cuts the graph of {NEAR} neighbours into {signed} fragments by its eigenvectors
-   with their signs, and into 30 by the embedding $D$. Each of these numbers is a resolution.
-2. At each resolution the two least separate fragments are merged, again and again, until one is
-   left. The p of a pair is that of its cut. If a valley is looked for, it is twice the smaller p of
-   the two.
-3. *The cut.* Random walks on the graph order the rows of two clusters; each place in this order is
-   a cut. *between* is the weight of the cut at the border. Each side has a heaviest cut, and
-   *within* is the lighter of these two. Inside one cluster, both are about the same.
-   $z = 2\\,(\\sqrt{{0.7\\,\\text{{within}}}} - \\sqrt{{\\text{{between}}}})$ is compared with
-   a half-normal null distribution. Its scale depends on the *length* of the two clusters: their
-   rows divided by *within*. If *within* is below {THIN_WEIGHT} and p is not clear yet, the graph of
-   {WIDE} neighbours decides, in sets of {LEAST_ROWS} rows or more. If that graph has shortcut
-   edges, the scale is {SHORTCUTS} times as large.
-4. *The valley.* The rows are divided into halves. Along the line between the two means of one half,
-   the rows of the other half are counted half-way and on both sides. p is the binomial probability
-   of so few rows half-way if there is only one peak. A valley is looked for if the pair is *short*,
-   of a length up to {SHORT_LENGTH}, as in many dimensions. With up to {FEW_COLUMNS} columns it is
-   also looked for in longer pairs whose border is light, and does not count if the pair is bent.
-   The values of discrete columns are first spread over the room between them.
-5. *Isolation.* A part that no edge joins to others has a gap around it. If each row has at least r
-   rows nearer than the other side, p is at most $m\\,2^{{-r\\delta}}$, where $\\delta$ is the
-   dimension in which these rows lie, from 1 to 1.5.
-6. Among k clusters, p is multiplied by k − 1, except for isolation. The largest p over all pairs
-   is that of the clustering. The answer is the largest k for which it is at most `alpha` at some
-   resolution, and still is when each row has gone to the cluster where most walks from it end.
-7. *Jumps.* A clustering may pass although a coarser one in the same tree does not. Take each
-   cluster that was cut since the last one that passed. The clustering counts only if the graph is
-   thinner at the border between one of the pieces and all the others than inside, or if there may
-   be a valley between every two pieces.
-
-```{{figure}} figures/calibration.svg
-:alt: Cuts and valleys between clusters, and the least p of searches beside their level.
-
-Left: the weights of the cuts from one cluster to the other. Middle: rows along the line between two
-means. Right: the share of {n_law:,} sets of one cluster in which T, the least p of a whole search,
-is at most the value on the other axis ("level").
-```"""
+  colours of an image. Discrete columns beside continuous ones were added later, when it was found
+  that they are split ({{doc}}`trust`)."""
 
 
 def _null_distribution() -> str:
@@ -403,17 +356,31 @@ def _null_distribution() -> str:
         for level in LEVELS
     ]
     small = ", and in small sets to $10^{-4}$" if rows_of("tail") else ""
-    return filled(
-        "**The null distribution is that of the whole search.** It was fitted to T, the least p "
-        "over all resolutions and over 2, 3 and 4 clusters, before rows move to other clusters. "
-        f"{sets} sets of {sizes} rows were searched of each of {len(LAW)} families: "
-        f"{'; '.join(LAW)}. The scale grows with the length. It was raised in steps of "
-        f"{100 * (STEP - 1):.0f} % until, in each family and size, T was at most 0.05, or 0.01, in "
-        f"no more than this share of the sets, rounded up: {'; '.join(allowed)}. Given graphs have "
-        "a null distribution of their own, fitted in the same way. T of all families together was "
-        f"measured down to about $10^{{-3}}${small}. For smaller p the half-normal distribution "
-        "is only assumed. So `print(model.path_)` shows no p below 0.001."
+    said = filled(
+        "The null distribution is that of the whole search ({doc}`method` describes the rule). It "
+        "was fitted to T, the least p over all resolutions and over 2, 3 and 4 clusters, before "
+        f"rows move to other clusters. {sets} sets of {sizes} rows were searched of each of "
+        f"{len(LAW)} families, from segments and cubes to rings, heavy tails and spirals (`LAW` in "
+        "`benchmarks/calibration/families.py`). The scale of the half-normal distribution grows "
+        f"with the length of a pair. It was raised in steps of {100 * (STEP - 1):.0f} % until, in "
+        "each family and size, T was at most 0.05, or 0.01, in no more than this share of the "
+        f"sets, rounded up: {'; '.join(allowed)}. Given graphs have a null distribution of their "
+        "own, fitted in the same way. T of all families together was measured down to about "
+        f"$10^{{-3}}${small}. For smaller p the half-normal distribution is only assumed. So "
+        "`print(model.path_)` shows no p below 0.001."
     )
+    n_law = sum(map(is_of_rows, rows_of("law")))
+    return f"""## The null distribution
+
+{said}
+
+```{{figure}} figures/calibration.svg
+:alt: Cuts and valleys between clusters, and the least p of searches beside their level.
+
+Left: the weights of the cuts from one cluster to the other. Middle: rows along the line between two
+means. Right: the share of {n_law:,} sets of one cluster in which T is at most the value on the
+other axis ("level").
+```"""
 
 
 def _listed(words: list[str]) -> str:
@@ -442,16 +409,12 @@ def _one_cluster(check: list[dict[str, Any]], promised: list[dict[str, Any]]) ->
         many = ", or ".join(f"{n} or more at {x}" for n, x in zip(least, ALPHAS, strict=True))
         chance = filled(
             '"More than chance" means that the one-sided 99.9 % lower bound of the share exceeds '
-            f"`alpha`: of 100 sets, {many} were split. An earlier version of the rule was run on "
-            "the sets of far-apart members below, on these families with 300 rows, and on 59 sets "
-            "of 1,000 rows. It split cylinders, so the test for bent pairs was changed. The count "
-            "of rows in valleys was changed too, for another reason. A later reader found that "
-            "sparse bits were often split, and discrete columns were given a rule of their "
-            "own; families of such columns are the last two of the table. These sets are "
-            "therefore not fully independent of the rule."
+            f"`alpha`: of 100 sets, {many} were split. These sets are not fully independent of the "
+            "rule. An earlier version split cylinders, so the test for bent pairs was changed; and "
+            "it split sparse bits, so discrete columns were given a rule of their own."
         )
         levels = " / ".join(map(str, ALPHAS))
-        checked = f"""The null distribution was not fitted to the {len(CHECK)} families below.
+        checked = f"""The null distribution was not fitted to these {len(CHECK)} families.
 Each cell has the number of sets that were split at `alpha` = {levels}:
 
 {by_family(promised, CHECK)}
@@ -464,7 +427,7 @@ Each cell has the number of sets that were split at `alpha` = {levels}:
             f"\n\nSets of k such members, far apart and of mixed sizes:\n\n{composites(joined)}"
         )
     if great:
-        checked += f"\n\nLarge sets:\n\n{large(great)}"
+        checked += f"\n\n{large(great)}"
     if stress:
         checked += f"\n\nStress, of which nothing is promised:\n\n{by_family(stress, STRESS)}"
     if rows_of("tail"):
@@ -484,12 +447,11 @@ def _beside() -> str:
     )
     said = filled(
         "How often the number of clusters is right, how often it is too large, and the mean ARI "
-        "(adjusted Rand index: 1 if the clustering is that of the known classes, about 0 by "
-        f"chance). *Drawn* sets use a seed ({seeds}) that was never used in development. "
-        f"{n_unseen} of the {n_sets} *real* sets, chosen by a hash of their names, were kept out "
-        f"of development; the last two columns show all {n_sets}. *ARI, no overlap* leaves out the "
-        "real sets whose known classes overlap. `python -m benchmarks.rivals` says how each method "
-        "was used."
+        f"(adjusted Rand index). *Drawn* sets use a seed ({seeds}) that was never used in "
+        f"development. {n_unseen} of the {n_sets} *real* sets, chosen by a hash of their names, "
+        f"were kept out of development; the last two columns show all {n_sets}. *ARI, no overlap* "
+        "leaves out the real sets whose known classes overlap. `python -m benchmarks.rivals` says "
+        "how each method was used."
     )
     return f"""## Beside others
 
@@ -528,19 +490,14 @@ def _failures() -> str:
 - Of simulated cell types that differ weakly, too few are found: k was right in {weak} sets."""
     return f"""## Where it fails
 
-- Clusters that overlap are found as one: along the line of their means the rows half-way must be
-  fewer than on both sides, or the graph thinner at the border.
-- A cluster that shares all its fragments with others is not found. One with no more rows than
-  neighbours is found only by a valley. An isolated one of s rows in m, more than neighbours, is
-  found if $m\\,2^{{-1.5(s-1)}}$ is at most `alpha`, or, if its rows lie along a line, if
-  $m\\,2^{{-(s-1)}}$ is.{groups}
-- In up to {FEW_COLUMNS} dimensions, only the cut is used for bent clusters and for very long ones;
-  in more dimensions, for all that are not short.
-- A thick ring (the noisy circle above) is thinnest straight across its hole. This is not by chance,
-  and the promise is not kept there. A dense core in a wide halo, as in a mixture of two Gaussians
-  of one centre and very different deviations, is split into these two.
-- Sets with a neck are split more often than `alpha` says, and so are random walks.
-- Below 0.001, p says how thin a border is, and is not a probability."""
+{{doc}}`trust` lists what the cut test does not see. Measured here:
+{groups}
+- A thick ring (the noisy circle above) is thinnest straight across its hole, so the promise is not
+  kept there.
+- Sets with a neck are split more often than `alpha` says, and so are random walks. A dense core in
+  a wide halo is split into these two.
+- In up to {FEW_COLUMNS} dimensions, bent clusters and very long ones are found by the cut alone; in
+  more dimensions, all that are not short."""
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from itertools import product
+from statistics import median_low
 from typing import Any
 
 from benchmarks.markdown import machine, table
@@ -20,6 +21,7 @@ from benchmarks.stamp import RESULTS
 __all__ = ["measured", "reproduce", "sensitivity_page"]
 
 LOW_NOISE = 0.075  # up to which the paper's figure shows moons and circles apart
+GRAPHS = ("W_C", "W_R")
 STSC_SAYS = {
     "random": "splits it, most often into an even number",
     "blobs": "no mistake",
@@ -58,26 +60,31 @@ def k_of(row: dict[str, Any], graph: str, rule: str = "k") -> int | None:
     return row["result"].get(graph, row["result"]).get(rule)
 
 
-def right(rows: Iterable[dict[str, Any]], shape: str, graph: str, rule: str, noise: float) -> str:
+def right(rows: Iterable[dict[str, Any]], shape: str, graph: str, rule: str, noise: float) -> int:
     """Count how often the true k was found up to a level of noise."""
     ks = [
         k_of(row, graph, rule)
         for row in rows
         if row["task"]["shape"] == shape and row["task"]["noise"] <= noise
     ]
-    return f"{sum(k == TRUE_K[shape] for k in ks)} of {len(ks)}"
+    return sum(k == TRUE_K[shape] for k in ks)
 
 
 def figure2() -> str:
     """Count how often each method finds the true k, for all noise and for low noise."""
     rows = results("figure2")
     asked = Counter(task["method"] for task in figure2_tasks())
-    lines = []
+    lines, never = [], []
     for method, n_sets in asked.items():
         own = [row for row in rows if row["task"]["method"] == method]
         if len(own) < n_sets:
             continue
-        graphs = ("",) if method == "STSC" else ("W_C", "W_R")
+        if not any(
+            k_of(row, graph) == TRUE_K[row["task"]["shape"]] for row in own for graph in GRAPHS
+        ):
+            never.append(method)
+            continue
+        graphs = ("",) if method == "STSC" else GRAPHS
         variants = VARIANTS if method == "SpecialK" else {"k": method}
         for (rule, name), graph in product(variants.items(), graphs):
             cells = [
@@ -90,41 +97,45 @@ def figure2() -> str:
         ["*the paper on SpecialK*", "", *(SPECIALK_SAYS[shape] for shape in SHAPES)],
         ["*the paper on STSC*", "", *(STSC_SAYS[shape] for shape in SHAPES)],
     ]
-    return table(head, lines + said)
+    found = table(head, lines + said)
+    return f"{found}\n\nNever right: {', '.join(never)}." if never else found
 
 
 def figure3() -> str:
-    """Lay out the k found for some n: how often each."""
+    """Count for some n in how many sets the true k is found."""
     shown = [n for n in FIGURE3_N if n in (25, 50, 100, 200, 400, 700, 1000, 1400)]
     rows = results("figure3")
     lines = []
-    for graph in ("W_C", "W_R"):
+    for graph in GRAPHS:
         for shape in SHAPES:
             own = [
                 row["result"]["k"]
                 for row in rows
                 if (row["task"]["shape"], row["task"]["graph"]) == (shape, graph)
             ]
-            found = [sorted(ks[FIGURE3_N.index(n)] for ks in own) for n in shown]
-            cells = [" ".join(map(str, ks)) for ks in found]
+            found = ([ks[FIGURE3_N.index(n)] for ks in own] for n in shown)
+            cells = [sum(k == TRUE_K[shape] for k in ks) for ks in found]
             lines.append([f"${graph[0]}_{graph[2]}$", f"{shape} ({TRUE_K[shape]})", *cells])
     return table(["graph", "shape (true k)", *(f"n = {n}" for n in shown)], lines)
 
 
 def data_tables() -> str:
-    """Lay out one table for each data set, ours beside the paper's."""
+    """Say what is chosen of each data set, with a table where the paper has one."""
     rows = results("tables")
     parts = []
     for name in dict.fromkeys(row["task"]["data"] for row in rows):
         own = {row["task"]["method"]: row["result"] for row in rows if row["task"]["data"] == name}
-        parts.append(f"### {name}\n\n{_about(name, own)}\n\n{_columns(name, own)}")
+        parts.append(f"{_about(name, own)}")
+        parts += [_columns(name, own)] if name in TABLES else []
     return "\n\n".join(parts)
 
 
 def _about(name: str, own: dict[str, dict[str, Any]]) -> str:
     """Say what the data are, and which k is chosen."""
     any_ = next(iter(own.values()))
-    text = f"{any_['m']:,} rows, {any_['d']} columns, {any_['classes']} classes. Chosen: "
+    text = (
+        f"**{name}**: {any_['m']:,} rows, {any_['d']} columns, {any_['classes']} classes. Chosen: "
+    )
     chosen = []
     for method, result in own.items():
         if method == "STSC":
@@ -176,9 +187,6 @@ def _columns(name: str, own: dict[str, dict[str, Any]]) -> str:
                     for x in given
                 ]
             )
-    if "SpectACl" in own:
-        head.append("SpectACl NMI")
-        columns.append([f"{row['nmi']:.3f}" for row in own["SpectACl"]["path"]])
     return table(head, [list(line) for line in zip(*columns, strict=True)])
 
 
@@ -192,14 +200,10 @@ def reproduce() -> str:
     return f"""# The paper's experiments
 
 Every experiment of the paper [[HD19]](references.md#hd19), on this library, beside what the paper
-says. This page is written by `python -m benchmarks.tables`, and its figures are drawn by
-`python -m benchmarks.paper.draw`, from the files in `benchmarks/results` that the commands named
-here wrote. A command that is stopped goes on where it was when it is run again; `--quick` takes a
-few small tasks. SpecialK decides by the paper's rule here, `criterion="zz_top"`; what the default
-finds on the same shapes is in {{doc}}`calibration`. `pip install '.[bench]'` brings
-what they need; of that, ClustPy asks for PyTorch, which nothing here uses, so that
-`pip install --no-deps clustpy` will do. `figure2 --no-rivals` leaves ClustPy's methods out, and so
-does without it.
+says. SpecialK decides by the paper's rule here, `criterion="zz_top"`; what the default finds on the
+same shapes is in {{doc}}`calibration`. The page is written by `python -m benchmarks.tables`, its
+figures by `python -m benchmarks.paper.draw`. `pip install '.[bench]'` brings what the commands
+need; `figure2 --no-rivals` does without ClustPy, whose PyTorch nothing here uses.
 
 ## Figure 1: the data
 
@@ -210,53 +214,53 @@ does without it.
 ## Figure 2: noise
 
 `python -m benchmarks.paper figure2`: ten levels of noise, five sets each, $n = 200$,
-$\\alpha = 0.01$, k up to 5; ClustPy's methods go somewhat further. PGMeans and those after it see
+$\\alpha = 0.01$, k up to 5 (ClustPy's methods go somewhat further). PGMeans and those after it see
 the paper's 50 columns of D, STSC [[ZP04]](references.md#zp04) the points, the eigengap heuristic
-[[Lux07]](references.md#lux07) $W_C$ and $W_R$ normalised by their degrees. An area is how often a
-k was found; the band is the true one.
+[[Lux07]](references.md#lux07) $W_C$ and $W_R$ normalised by their degrees. An area is how often a k
+was found; the band is the true one.
 
 ![k found against noise](figures/figure2.svg)
 
-How often the true k was found, over all noise and (in brackets) up to {LOW_NOISE}:
+In how many of 50 sets the true k was found, and (in brackets) of the 20 with noise up to
+{LOW_NOISE}:
 
 {figure2()}
 
 Where we differ: of moons the paper first drops columns that are correlated above 0.95, which is
-`drop_correlated=0.95` here. It takes whichever optimum ten restarts of k-means end in, and here
-swaps lead to a lower inertia. Sets of the same recipe are drawn with other seeds than the paper's,
-which are not published.
+`drop_correlated=0.95` here. It takes whichever optimum ten restarts of k-means end in; here swaps
+lead to a lower inertia. The paper's seeds are not published.
 
 {measured("paper-figure2")}
 
 ## Figure 3: the number of eigenvectors
 
-`python -m benchmarks.paper figure3`: noise 0.1, the k found on five sets, the smaller first. In
-the paper, too, $W_C$ finds too few circles and too many moons, and the other six are right.
+`python -m benchmarks.paper figure3`: noise 0.1, five sets. In the paper, too, $W_C$ finds too few
+circles and too many moons, and the other six are right.
 
 ![k found against n](figures/figure3.svg)
 
+In how many of the five sets the true k was found:
+
 {figure3()}
 
-What n does is mapped in {{doc}}`sensitivity`.
+{{doc}}`sensitivity` maps what n does.
 
 {measured("paper-figure3")}
 
 ## Tables 1 to 5: real data
 
-`python -m benchmarks.paper tables`: k up to {MAX_K}, $n$ as `n_components="auto"` has it. MNIST and
-Fashion-MNIST are found by `SPECIALK_MNIST` and `SPECIALK_FASHION_MNIST` (see {{doc}}`data`). The
-paper's other sets have to be fetched by hand, and those without a table below were not at hand:
+`python -m benchmarks.paper tables`: k up to {MAX_K}, $n$ as `n_components="auto"` has it. The
+results by k are in `benchmarks/results/paper-tables.jsonl`. MNIST and Fashion-MNIST are found by
+`SPECIALK_MNIST` and `SPECIALK_FASHION_MNIST` ({{doc}}`data`). The paper's other sets have to be
+fetched by hand; those that are not named below were not at hand:
 
 {files}
 
-Their checksums are kept with the results, for comparison. The paper does not say how it scales
-columns; Pulsar's and Sloan's are standardised here. The paper's graphs and optima are not
-published, so that a difference in NMI may come from either; our optima are the lowest that many
-restarts and swaps find. In the paper's Table 1 the choice for HMNIST
-with $W_R$, 4, does not follow from its Table 5, where the bound at k = 3 is 0.262. SpectACl
-[[HDHM19]](references.md#hdhm19) is not among the paper's rivals, for it must be told k: it is
-`SpecialK(n_clusters=k, n_components={N_SPECTACL})`, the same D of fewer eigenvectors. As k-means
-runs on the 50 largest columns anyway, it finds what $W_C$ does.
+The paper does not say how it scales columns; Pulsar's and Sloan's are standardised here. Its graphs
+and optima are not published, so a difference in NMI may come from either. SpectACl
+[[HDHM19]](references.md#hdhm19), which must be told k, is `SpecialK(n_clusters=k,
+n_components={N_SPECTACL})`. As k-means runs on the 50 largest columns anyway, it finds what $W_C$
+does.
 
 {data_tables()}
 
@@ -265,25 +269,22 @@ runs on the 50 largest columns anyway, it finds what $W_C$ does.
 
 
 def false_splits() -> str:
-    """Lay out the rate of false splits on data without clusters, by m and n."""
+    """Lay out the rate of false splits on data without clusters, by m and n and by both rules."""
     rows = [row for row in results("sensitivity") if row["task"]["kind"] in ("uniform", "normal")]
     lines = []
     for m in sensitivity.SETS:
-        for rule in ("k", "watershed"):
-            cells = []
-            for i, n in enumerate(sensitivity.NS):
-                ks = [
-                    row["result"][rule][i]
-                    for row in rows
-                    if row["task"]["m"] == m and i < len(row["result"][rule])
-                ]
-                cells.append(f"{sum(k > 1 for k in ks)} of {len(ks)}" if ks and n < m else "")
-            lines.append([f"{m:,}", "first" if rule == "k" else rule, *cells])
-    return table(["m", "stopping", *(f"n = {n}" for n in sensitivity.NS)], lines)
+        own = [row["result"] for row in rows if row["task"]["m"] == m]
+        cells = []
+        for i, n in enumerate(sensitivity.NS):
+            have = [one for one in own if i < len(one["k"])] if n < m else []
+            split = (sum(one[rule][i] > 1 for one in have) for rule in ("k", "watershed"))
+            cells.append("/".join(map(str, split)) if have else "")
+        lines.append([f"{m:,}", len(own), *cells])
+    return table(["m", "sets", *(f"n = {n}" for n in sensitivity.NS)], lines)
 
 
 def false_splits_by_kind(m: int) -> str:
-    """Lay out the false splits of the first rule by the kind of data, for one m."""
+    """Lay out the false splits of the first rule by the kind of data, where there are any."""
     rows = [row for row in results("sensitivity") if row["task"]["m"] == m]
     lines = []
     for kind in ("uniform", "normal"):
@@ -291,27 +292,30 @@ def false_splits_by_kind(m: int) -> str:
             own = [
                 r["result"]["k"] for r in rows if (r["task"]["kind"], r["task"]["d"]) == (kind, d)
             ]
-            found = zip(*own, strict=True)
-            cells = [f"{sum(k > 1 for k in ks)} of {len(ks)}" for ks in found]
-            cells += [""] * (len(sensitivity.NS) - len(cells))
-            lines.append([kind, d, *cells])
-    return table(["data", "d", *(f"n = {n}" for n in sensitivity.NS)], lines)
+            split = [sum(k > 1 for k in ks) for ks in zip(*own, strict=True)]
+            found = [f"{x} with n = {n}" for x, n in zip(split, sensitivity.NS, strict=False) if x]
+            if found:
+                lines.append(
+                    f"of the {len(own)} {kind} sets in {d} dimensions, {' and '.join(found)}"
+                )
+    return "; ".join(lines)
 
 
 def clustered() -> str:
-    """Lay out the k found on data with clusters, by m and n, by both rules."""
+    """Lay out the median k found on data with clusters, by m and n, by both rules."""
     rows = results("sensitivity")
     lines = []
     for kind, true_k in list(sensitivity.TRUE_K.items())[2:] + [("digits", 10)]:
         for m in sorted({row["task"]["m"] for row in rows if row["task"]["kind"] == kind}):
             own = [r["result"] for r in rows if (r["task"]["kind"], r["task"]["m"]) == (kind, m)]
-            for rule in ("k", "watershed"):
-                found = [sorted(ks) for ks in zip(*(x[rule] for x in own), strict=True)]
-                cells = [" ".join(map(str, ks)) for ks in found]
-                cells += [""] * (len(sensitivity.NS) - len(cells))
-                name = "first" if rule == "k" else rule
-                lines.append([f"{kind} ({true_k})", f"{m:,}", name, *cells])
-    return table(["data (k)", "m", "stopping", *(f"n = {n}" for n in sensitivity.NS)], lines)
+            medians = (
+                [median_low(ks) for ks in zip(*(x[rule] for x in own), strict=True)]
+                for rule in ("k", "watershed")
+            )
+            cells = [f"{first}/{last}" for first, last in zip(*medians, strict=True)]
+            cells += [""] * (len(sensitivity.NS) - len(cells))
+            lines.append([f"{kind} ({true_k})", f"{m:,}", len(own), *cells])
+    return table(["data (k)", "m", "sets", *(f"n = {n}" for n in sensitivity.NS)], lines)
 
 
 def count(
@@ -334,44 +338,39 @@ def advice() -> str:
     nothing, mixture = ("uniform", "normal"), ("mixture",)
     small, large = {"low": 0, "high": 5000}, {"low": 5000, "high": 10**6}
     middle = {"low": 1001, "high": 10**6}
-    return f"""- **Take the default, `criterion="cut"`, for a k that n does not decide**: see
-  {{doc}}`method`. What follows is about the paper's rule, `criterion="zz_top"`.
-- **Take `"auto"` and `stopping="first"` to be rather sure of a split.** With
-  $n = 200$ below 5,000 rows it split {count(nothing, 200, "k", None, **small)} sets without
-  clusters, with $n = 1000$ from there on {count(nothing, 1000, "k", None, **large)}. It errs on the
-  other side: of the sets of five normal clusters it found all five in
-  {count(mixture, 200, "k", 5, **small)}, and in {count(mixture, 1000, "k", 5, **large)}. A k of 1
-  says that no split is certain with this n, not that there is none.
+    return f"""- **Take the default, `criterion="cut"`, for a k that n does not decide.** The rest
+  is about the paper's rule, `criterion="zz_top"`.
+- **Take `"auto"` and `stopping="first"` to be rather sure of a split.** With $n = 200$ below 5,000
+  rows it split {count(nothing, 200, "k", None, **small)} sets without clusters, with $n = 1000$
+  from there on {count(nothing, 1000, "k", None, **large)}. It errs on the other side: of the sets
+  of five normal clusters it found all five in {count(mixture, 200, "k", 5, **small)}, and in
+  {count(mixture, 1000, "k", 5, **large)}. A k of 1 says that no split is certain with this n, not
+  that there is none.
 - **Take $n = 700$ and `stopping="watershed"` to see what may be there**, from some 2,000 rows on:
   the five clusters were found in {count(mixture, 700, "watershed", 5, **middle)} sets. The price is
   a false split in {count(nothing, 700, "watershed", None, **middle)} sets without clusters; in the
   plane in {count(nothing, 700, "watershed", None, **middle, d=2)}.
-- **Data along curves have no safe n** with $W_C$. A band can be cut anywhere: of moons in 1,000
-  or 2,000 rows, from the n on that finds two clusters, many are found. In 5,000 rows it was right
-  with n = 200 and 300, and split too often with 1,000. Try $W_R$, and read [bands](trust.md#bands).
-- **`"auto"` stays at 200 below 5,000 rows and 1,000 from there on.** Below, a larger n brings false
+- **Data along curves have no safe n** with $W_C$. Of moons in 1,000 or 2,000 rows, from the n on
+  that finds two clusters, many are found. In 5,000 rows it was right with n = 200 and 300, and
+  split too often with 1,000. Try $W_R$, and read [bands](trust.md#bands).
+- **Why `"auto"` is 200 below 5,000 rows and 1,000 from there on.** Below, a larger n brings false
   splits in the plane before it brings the five clusters to the first rule. From there on, 200 and
-  300 made no false split and took moons apart rightly, but found none of the five clusters, of
-  which 1,000 begins to find some in 10,000 rows; and [MNIST](results.md) has six clusters
-  with 1,000 and two with 200."""
+  300 made no false split and took moons apart rightly, but found none of the five clusters; 1,000
+  begins to find some in 10,000 rows, and [MNIST](results.md) has six clusters with 1,000 and two
+  with 200."""
 
 
 def sensitivity_page() -> str:
     """Return docs/sensitivity.md."""
     return f"""# What n does
 
-`n_components`, the number n of eigenvectors, is the one parameter that decides how readily
-the paper's rule splits. The logarithm of the bound is
-
-$$\\ln p = \\ln |J| - \\frac{{t^2 / 2}}{{n \\sigma^2 + t / 3}},$$
-
-where $t$, by how much the split exceeds what is expected of one cluster, and $n \\sigma^2$ both
-grow with n: so the exponent grows in proportion to n, and the term that holds it up, $\\ln |J|$,
-does not. With few eigenvectors nothing is certain enough; with many, much is that should not be.
+`n_components`, the number n of eigenvectors, decides how readily the paper's rule splits: the
+logarithm of the bound falls in proportion to n ([why](method.md#effect)). With few eigenvectors
+nothing is certain enough; with many, much is that should not be.
 
 This page maps that. It is written by `python -m benchmarks.tables` from what
 `python -m benchmarks.paper sensitivity` measured: $W_C$ with ten neighbours, $\\alpha = 0.01$, k up
-to {sensitivity.MAX_K}.
+to {sensitivity.MAX_K}. Each cell has two numbers: by `stopping="first"`, and by `"watershed"`.
 
 ## What to take
 
@@ -380,20 +379,18 @@ to {sensitivity.MAX_K}.
 ## Data without clusters
 
 Points uniform in a cube, and normal, in 2 to 50 dimensions, all together. A false split is any
-k above 1.
+k above 1. The number of false splits:
 
 ![Rate of false splits](figures/sensitivity.svg)
 
 {false_splits()}
 
-Of 1,000 rows, by dimension, with `stopping="first"`:
-
-{false_splits_by_kind(1000)}
+Of 1,000 rows, `stopping="first"` split only these: {false_splits_by_kind(1000)}.
 
 ## Data with clusters
 
 The paper's shapes at noise 0.1, five normal clusters in ten dimensions, 5.7 standard deviations
-apart, and scikit-learn's digits. The k found on the sets, the smaller first.
+apart, and scikit-learn's digits. The median of the k found:
 
 {clustered()}
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,6 +19,7 @@ from specialk_gpu.graph.pair_bounds import PairBounds
 __all__ = ["host_search_by_pairs", "host_search_by_tree"]
 
 Tile: TypeAlias = tuple[slice, slice | np.ndarray]
+Tiles: TypeAlias = Callable[[], Iterator[Tile]]
 
 NEAR_ROWS = 2048  # nearby rows, among which the first limit of a row is found
 SPARE = 6  # rows beyond k that are measured for this limit
@@ -126,10 +128,10 @@ def host_search_by_pairs(
         bounds.sort(by_limit)
         order, limits, low_limits = order[by_limit], limits[by_limit], low_limits[by_limit]
     search = _PairSearch(X, order, bounds, limits, low_limits, MOST * (k + 2) * m, all_tiles)
-    groups: Iterable[Iterator[Tile]] = map(reach.tiles, cells.groups(TILE_ROWS))
+    groups: list[Tiles] = [partial(reach.tiles, group) for group in cells.groups(TILE_ROWS)]
     if all_tiles:
-        groups = (_tiles_from(i, m) for i in range(0, m, TILE_ROWS))
-    if not all(found := _measured_in_groups(search, list(groups))):
+        groups = [partial(_tiles_from, i, m) for i in range(0, m, TILE_ROWS)]
+    if not all(found := _measured_in_groups(search, groups)):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
     return _rank_measured_pairs(given, k, rows, others, rough)
@@ -147,17 +149,15 @@ class _PairSearch(NamedTuple):
     ascending: bool
 
 
-def _measured_in_groups(
-    search: _PairSearch, groups: list[Iterator[Tile]]
-) -> list[list[np.ndarray]]:
+def _measured_in_groups(search: _PairSearch, groups: list[Tiles]) -> list[list[np.ndarray]]:
     """Return what `_measured_pairs` finds in each group; the workers of a cluster share them."""
     cluster, spent = workers.get(), [0]
     if cluster is None:
         with one_blas_thread:
-            return map_chunks(lambda tiles: _measured_pairs(search, tiles, spent), groups, STAGE)
+            return map_chunks(lambda tiles: _measured_pairs(search, tiles(), spent), groups, STAGE)
     found: list[list[np.ndarray]] = [[] for _ in groups]
     search = search._replace(most=UNEVEN * search.most // len(groups))
-    given = [lambda tiles=tiles: (list(tiles), [0]) for tiles in groups]
+    given = [lambda tiles=tiles: (list(tiles()), [0]) for tiles in groups]
     cluster.map(_measured_pairs, search, given, found.__setitem__, STAGE)
     return found
 

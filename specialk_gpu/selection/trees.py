@@ -71,7 +71,7 @@ def grow_trees(
 
     with during("merging"):
         cluster, places = workers.get(), list(range(len(parts)))[::-1]  # the last take longest
-        if cluster is None or m < SHARED_ROWS:
+        if cluster is None or m < SHARED_ROWS or bk.name != "numpy":
             _side_by_side(bk, grow, places[::-1], m)
             return
         new = [x for x in places if kept is None or not kept.has(f"tree-{wanted[x].name}")]

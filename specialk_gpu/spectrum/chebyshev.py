@@ -27,7 +27,6 @@ from scipy.linalg import eigh_tridiagonal
 
 from specialk_gpu._checkpoint import rounds_to_keep
 from specialk_gpu._progress import report_progress
-from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.random_numbers import ODD, uniform
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
@@ -46,10 +45,11 @@ from specialk_gpu.spectrum.tall import (
     gram_of,
     inner_products,
     joined,
+    map_panels,
+    panels_of,
     project_out,
     rotate,
     wide_panels,
-    work_on_panels,
 )
 
 __all__ = ["chebyshev", "find_missed_by_chebyshev", "product"]
@@ -280,13 +280,11 @@ def _chebyshev_rayleigh_ritz(
     for columns in wide_panels(bk, m, width):
         image = xp.empty((m, columns.stop - columns.start), dtype=V.dtype)
 
-        def arguments(part: slice, first: int = columns.start) -> tuple[Array]:
-            return (V[:, first + part.start : first + part.stop],)
+        def apply(part: slice, first: int = columns.start, image: Array = image) -> None:
+            shifted = slice(first + part.start, first + part.stop)
+            image[:, part] = product(bk, A, xp.ascontiguousarray(V[:, shifted]))
 
-        def store(part: slice, found: Array, image: Array = image) -> None:
-            image[:, part] = found
-
-        work_on_panels(bk, product_with_panel, A, image.shape, arguments, store)
+        map_panels(bk, apply, m, panels_of(bk, *image.shape))
         H[: columns.stop, columns] = inner_products(bk, V[:, : columns.stop], image)
     del image
     H = xp.triu(H) + xp.triu(H, 1).T
@@ -300,31 +298,16 @@ def _chebyshev_rayleigh_ritz(
     rotate(bk, V, basis)
     norms, residuals = xp.empty(width), large_array(bk, (m, width), np.float32)
 
-    def pairs(columns: slice) -> tuple[Array, Array]:
-        return V[:, columns], values[columns]
+    def measure(columns: slice) -> None:
+        v = xp.ascontiguousarray(V[:, columns])
+        r = product(bk, A, v) - v * values[columns]
+        residuals[:, columns] = r
+        r = r.astype(np.float64, copy=False)
+        norms[columns] = xp.sqrt(bk.column_dots(r, r))
 
-    def keep(columns: slice, found: tuple[Array, Array]) -> None:
-        residuals[:, columns], norms[columns] = found
-
-    work_on_panels(bk, residuals_of_panel, A, V.shape, pairs, keep)
+    map_panels(bk, measure, m, panels_of(bk, m, width))
     values, norms = bk.to_numpy(xp.stack([values.astype(norms.dtype), norms]))  # host waits
     return values, norms, residuals
-
-
-def product_with_panel(A: Operator, v: Array) -> Array:
-    """Return A v."""
-    bk = backend_of(v)
-    return product(bk, A, bk.xp.ascontiguousarray(v))
-
-
-def residuals_of_panel(A: Operator, v: Array, values: Array) -> tuple[Array, Array]:
-    """Return the residuals A v - v diag(values) in float32, and their norms in float64."""
-    bk = backend_of(v)
-    v = bk.xp.ascontiguousarray(v)
-    r = product(bk, A, v) - v * values
-    single = r.astype(np.float32)
-    r = r.astype(np.float64, copy=False)
-    return single, bk.xp.sqrt(bk.column_dots(r, r))
 
 
 def find_missed_by_chebyshev(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from specialk_gpu._workers import workers
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
-from specialk_gpu.spectrum.tall import work_on_panels
+from specialk_gpu.spectrum.tall import map_panels, panels_of, slabs
 
 __all__ = ["DRIFT", "GROWTH", "NARROW", "apply_filter", "filter_degree", "filter_interval"]
 
@@ -72,7 +74,8 @@ def apply_filter(
     """Replace V by T_degree((A - centre)/half) V, with columns scaled to unit length.
 
     The recurrence runs in the dtype of A. If `residuals` (A - theta) V are given, the filter is
-    applied to them alone; otherwise it is applied to V itself.
+    applied to them alone; otherwise it is applied to V itself. If there are workers of a cluster,
+    they share the panels of many rows.
     """
     x = (theta - interval.centre) / interval.half
     weights, heads = _filter_weights_of_residuals(x, degree, interval.half)
@@ -87,7 +90,16 @@ def apply_filter(
     def store(columns: slice, found: Array) -> None:
         V[:, columns] = found
 
-    work_on_panels(bk, filtered_panel, A, V.shape, arguments, store)
+    m, panels, cluster = V.shape[0], panels_of(bk, *V.shape), workers.get()
+    if cluster is not None and len(slabs(bk, m)) > 1:
+        given = [partial(arguments, columns) for columns in panels]
+        cluster.map(filtered_panel, A, given, lambda i, x: store(panels[i], x), "eigenpairs")
+        return
+
+    def run(columns: slice) -> None:
+        store(columns, filtered_panel(A, *arguments(columns)))
+
+    map_panels(bk, run, m, panels)
 
 
 def filtered_panel(

@@ -7,11 +7,8 @@ same for any number of threads, and for matrices in memory and in files.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
 
 from specialk_gpu._time_limit import check_time_limit
-from specialk_gpu._workers import workers
 from specialk_gpu.backend.large_arrays import large_array
 from specialk_gpu.backend.tiles import map_tiles
 from specialk_gpu.backend.typing import Array, Backend
@@ -30,7 +27,6 @@ __all__ = [
     "slabs",
     "subtract_product",
     "wide_panels",
-    "work_on_panels",
 ]
 
 MANY_ROWS = 2**16  # from this many rows on, the host takes one slab after another
@@ -58,30 +54,6 @@ def panels_of(bk: Backend, m: int, width: int) -> list[slice]:
 def panel_width(bk: Backend, m: int) -> int:
     """Return the largest number of columns of a panel of m rows."""
     return NARROW_PANEL if bk.name == "numpy" and m >= MANY_ROWS else bk.panel_width
-
-
-def work_on_panels(
-    bk: Backend,
-    function: Callable[..., Any],
-    shared: Any,
-    shape: tuple[int, int],
-    arguments: Callable[[slice], tuple[Any, ...]],
-    store: Callable[[slice, Any], None],
-) -> None:
-    """Call ``store(panel, function(shared, *arguments(panel)))`` for the panels of a matrix.
-
-    `function` changes nothing. If there are workers of a cluster, they share the panels.
-    """
-    panels, cluster = panels_of(bk, *shape), workers.get()
-    if cluster is None or len(slabs(bk, shape[0])) == 1:
-
-        def run(columns: slice) -> None:
-            store(columns, function(shared, *arguments(columns)))
-
-        map_panels(bk, run, shape[0], panels)
-        return
-    given = [partial(arguments, columns) for columns in panels]
-    cluster.map(function, shared, given, lambda i, found: store(panels[i], found), "eigenpairs")
 
 
 def map_panels(bk: Backend, function: Callable[[slice], None], m: int, panels: list[slice]) -> None:
