@@ -243,7 +243,9 @@ def _doubtful_rows_of_lloyd(
     last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
 ) -> np.ndarray:
     """Update the margins (m,) after centres `moved` (k,); return rows whose label may be wrong."""
-    others = [np.delete(moved, c).max(initial=0) for c in range(moved.size)]
+    farthest = moved.argmax()
+    others = np.full(moved.size, moved[farthest])
+    others[farthest] = np.delete(moved, farthest).max(initial=0)
     np.subtract(last, (moved + others).take(labels), out=margins)
     return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # else scores differ by > 2 error
 
