@@ -128,7 +128,9 @@ def fragments(
         length = bk.xp.sqrt(bk.row_squares(Y))[:, None]
         Y /= bk.xp.where(length > 0, length, 1)
     else:
-        Y = embed(values[: wanted.n_columns], vectors[:, : wanted.n_columns]).astype("float64", copy=False)
+        Y = embed(values[: wanted.n_columns], vectors[:, : wanted.n_columns]).astype(
+            "float64", copy=False
+        )
     settings: dict[str, Any] = {"seeds": [seed], "sample_seed": seed, "n_init": N_INIT}
     (found,) = kmeans_batch(Y, [wanted.n_fragments], overwrite=True, **settings)
     return found.labels, int(found.centers.shape[0])

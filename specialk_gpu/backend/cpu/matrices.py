@@ -137,11 +137,14 @@ class _SmallMatrix(LinearOperator):
     """
 
     def __init__(self, A: Sparse) -> None:
-        super().__init__(A.dtype, A.shape)
+        super().__init__(A.dtype, A.shape)  # type: ignore[call-arg] # not in the stubs
         self._content = *A.shape, A.indptr, A.indices, A.data
 
-    def matvec(self, x: np.ndarray) -> np.ndarray:
-        """Return the product with a vector (m,) of the same dtype."""
+    def matvec(self, x: Any) -> Any:
+        """Return the product with a vector (m,) of the same dtype, which is not checked."""
+        return self._matvec(x)
+
+    def _matvec(self, x: Any) -> Any:
         check_time_limit()
         out = np.zeros(self.shape[0], dtype=self.dtype)
         csr_matvec(*self._content, x, out)  # A @ x calls this too
