@@ -298,11 +298,11 @@ def rows_in_valleys(counts: Array) -> Array:
     float64 array of shape (2, p)
         Number of rows in the valley, and on the side that has fewer; both halves together.
     """
-    xp, p = backend_of(counts).xp, counts.shape[0]
-    below = _sums_below(counts[:, ::-1].reshape(2 * p, -1))  # of the other half
+    xp, (p, _, n_bins) = backend_of(counts).xp, counts.shape
+    below = _sums_below(counts[:, ::-1].reshape(2 * p, n_bins))  # of the other half
     inside = []
     for start, width in zip(
-        _valley_windows(counts.reshape(2 * p, -1)), (VALLEY, SIDE, SIDE), strict=True
+        _valley_windows(counts.reshape(2 * p, n_bins)), (VALLEY, SIDE, SIDE), strict=True
     ):
         ends = xp.take_along_axis(below, xp.stack([start, start + width], axis=1), axis=1)
         inside.append(ends[:, 1] - ends[:, 0])
