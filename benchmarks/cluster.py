@@ -139,7 +139,7 @@ def clients(n_workers: int, allowed_failures: int) -> Iterator[Any]:
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": allowed_failures}),
         LocalCluster(**options) as cluster,
-        Client(cluster) as client,
+        Client(cluster, direct_to_workers=True) as client,
     ):
         yield client
 

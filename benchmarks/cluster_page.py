@@ -34,7 +34,7 @@ from distributed import Client
 from specialk_gpu.dask import SpecialK
 from specialk_gpu.datasets import make_shape
 
-client = Client(processes=False, dashboard_address=None)  # or the address of a scheduler
+client = Client(processes=False, dashboard_address=":0")  # or the address of a scheduler
 points, _ = make_shape("blobs", noise=0.1, n_samples=6000, random_state=0)
 X = da.from_array(points, chunks=(2000, -1))
 model = SpecialK(random_state=0).fit(X)
@@ -49,8 +49,9 @@ client.close()
 
 X is a dask array with chunks of whole rows, a dask data frame, or in memory. For dask data,
 `labels_` and `membership_` are dask arrays with its chunks, and `predict` is lazy. Chunks of some
-100 MB do well: they only bring the rows to the client. Dask's dashboard (`client.dashboard_link`)
-shows the tasks.
+100 MB do well: they only bring the rows to the client. If the client can reach the workers, make it
+by `Client(address, direct_to_workers=True)`: otherwise all vectors pass through the scheduler.
+Dask's dashboard (`client.dashboard_link`) shows the tasks.
 
 ## Who does what
 

@@ -13,8 +13,9 @@ import inspect
 import math
 import pickle
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,19 +24,28 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from specialk_gpu import _estimator
+from specialk_gpu._dask_rows import (
+    by_blocks,
+    check_collection,
+    gathered,
+    in_chunks,
+    in_memory,
+    is_dask,
+)
+from specialk_gpu._fit_limits import memory_limit_of_fit
+from specialk_gpu._parameters import check_parameter_limits, checked_parameters
 from specialk_gpu._progress import report_progress
 from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu._units import size_in_units
 from specialk_gpu._workers import Arguments, Store, with_workers
 from specialk_gpu.backend import cpu
-from specialk_gpu.backend.large_arrays import large_array
-from specialk_gpu.backend.typing import Array
 
 __all__ = ["SpecialK"]
 
 REPEATS = 5  # times that a task, or data, are sent, where a worker that has them is lost
 KEPT = 2  # shared objects that workers keep: the matrix in both precisions
 PATIENCE = 60.0  # seconds without any worker
+WAIT = 2.0  # seconds that the scheduler waits for a worker that takes data
 PAUSE = 0.002  # seconds between two looks at what is done
 
 
@@ -45,7 +55,7 @@ class SpecialK(_estimator.SpecialK):
     Parameters
     ----------
     client : distributed.Client, default=None
-        None takes the one that is current.
+        None takes the one that is current. It is no part of a copy, a pickle or a saved model.
     **parameters
         As of `specialk_gpu.SpecialK`. Results are the same as its own, with any number of workers.
 
@@ -85,7 +95,8 @@ class SpecialK(_estimator.SpecialK):
         Parameters
         ----------
         X : dask array or data frame of shape (m, d), or what `specialk_gpu.SpecialK` takes
-            A dask array has chunks of whole rows. The columns of a data frame keep their names.
+            A dask array has chunks of whole rows, which may be sparse for a graph. The columns of
+            a data frame keep their names.
         y : object
             Ignored; scikit-learn passes it.
 
@@ -101,14 +112,17 @@ class SpecialK(_estimator.SpecialK):
         MemoryError
             If workers die again and again; otherwise as `specialk_gpu.SpecialK`.
         """
-        client = _client_of(self.client)
-        with with_workers(_Cluster(client)):
-            if not _is_dask(X):
+        with _workers_of(_client_of(self.client)) as client:
+            if not is_dask(X):
                 return super().fit(X, y)
-            rows, chunks = _gathered(X, client)
+            check_collection(X)
+            self._validate_params()
+            check_parameter_limits(parameters := checked_parameters(self))
+            with memory_limit_of_fit(parameters, cpu):
+                rows, chunks = gathered(X, client)
             super().fit(rows, y)
-        self.labels_ = _lazy(self.labels_, chunks)
-        self.membership_ = _lazy(self.membership_, chunks)
+        self.labels_ = in_chunks(self.labels_, chunks)
+        self.membership_ = in_chunks(self.membership_, chunks)
         return self
 
     def predict(self, X: Any) -> Any:
@@ -129,7 +143,10 @@ class SpecialK(_estimator.SpecialK):
         ValueError, TypeError, NotFittedError
             As `specialk_gpu.SpecialK.predict`.
         """
-        return self._by_blocks("predict", X)
+        check_is_fitted(self)
+        if not is_dask(X):
+            return self.to_local().predict(X)
+        return by_blocks(X, "predict", self.to_local(), None)
 
     def predict_proba(self, X: Any) -> Any:
         """Return, for new rows, how much they belong to each cluster.
@@ -150,26 +167,19 @@ class SpecialK(_estimator.SpecialK):
         ValueError, TypeError, NotFittedError
             As `specialk_gpu.SpecialK.predict`.
         """
-        return self._by_blocks("predict_proba", X)
-
-    def _by_blocks(self, method: str, X: Any) -> Any:
-        """Return what a method of the model gives for each block of rows."""
         check_is_fitted(self)
-        if not _is_dask(X):
-            return getattr(self.to_local(), method)(X)
-        from dask import delayed
+        if not is_dask(X):
+            return self.to_local().predict_proba(X)
+        return by_blocks(X, "predict_proba", self.to_local(), self.n_clusters_)
 
-        model = delayed(self.to_local(), pure=False)  # part of each task: no worker can lose it
-        columns = () if method == "predict" else (self.n_clusters_,)
-        found = np.empty((0, *columns), np.float64 if columns else np.int32)
-        if hasattr(X, "map_partitions"):
-            parts = X.map_partitions(_found_by, method, model, found, meta=_frame_of(found))
-            return parts.to_dask_array()
-        blocks = _row_blocks(X)
-        chunks = (blocks.chunks[0], *((n,) for n in columns))
-        kind = {"chunks": chunks, "dtype": found.dtype, "meta": found}
-        axes = {} if columns else {"drop_axis": 1}
-        return blocks.map_blocks(_found_by, method, model, found, **kind, **axes)
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for pickle and copies, without the client: it has connections."""
+        return super().__getstate__() | {"client": None}
+
+    @classmethod
+    def _check_parameters(cls, parameters: dict[str, Any], settings: dict[str, Any]) -> None:
+        """Check the parameters of a file: it holds the model without the cluster."""
+        _estimator.SpecialK._check_parameters(parameters, settings)
 
     def save(self, path: str | Path) -> None:
         """Write the model without the cluster to a file; see `specialk_gpu.SpecialK.save`.
@@ -208,7 +218,7 @@ def _of_local(name: str) -> Callable[..., Any]:
 
     @functools.wraps(getattr(_estimator.SpecialK, name))
     def call(self: SpecialK, *args: Any, **settings: Any) -> Any:
-        return getattr(self.to_local(), name)(*args, **settings)
+        return getattr(self.to_local(), name)(*map(in_memory, args), **settings)
 
     return call
 
@@ -229,6 +239,14 @@ class _Cluster:
         self.client = client
         self._shared: dict[int, tuple[Any, Any]] = {}  # by id: objects, and where they are
         self._threads, self._looked, self._seen = 0, -math.inf, time.monotonic()
+        self._wanted: Any = None  # a task that waits for workers: adaptive clusters heed it
+
+    def release(self) -> None:
+        """Let workers forget what they were sent, even if an exception keeps this object."""
+        for _, future in self._shared.values():
+            future.release()
+        self._shared.clear()
+        self._wanted = None
 
     def map(
         self,
@@ -239,10 +257,35 @@ class _Cluster:
         stage: str,
     ) -> None:
         """See `specialk_gpu._workers.Workers`."""
+        running: dict[int, Any] = {}
+        self._seen = time.monotonic()
+        try:
+            self._run(running, function, shared, arguments, store, stage)
+        except Exception as error:
+            if self.client.status == "running":
+                raise
+            msg = (
+                f"{stage}: the client was closed, or its scheduler was lost. Connect a new client, "
+                "and fit again: with checkpoint= the fit goes on where it was."
+            )
+            raise RuntimeError(msg) from error
+        finally:
+            for future in running.values():
+                future.release()
+
+    def _run(
+        self,
+        running: dict[int, Any],
+        function: Callable[..., Any],
+        shared: Any,
+        arguments: Arguments,
+        store: Store,
+        stage: str,
+    ) -> None:
+        """Send tasks, and keep those that run in `running`, until all are done."""
         from distributed import KilledWorker
 
         waiting, sent, done = list(range(len(arguments)))[::-1], [0] * len(arguments), 0
-        running: dict[int, Any] = {}
         while waiting or running:
             room = 2 * self._n_threads()
             while waiting and len(running) < room:
@@ -280,8 +323,11 @@ class _Cluster:
     def _sent(self, x: Any) -> Any:
         """Return the future of an object that is sent to a worker; others fetch it there."""
         for i in range(REPEATS):
+            while not self._n_threads():
+                check_time_limit()
+                time.sleep(PAUSE)
             try:
-                return self.client.scatter([x], hash=False)[0]
+                return self.client.scatter([x], hash=False, timeout=WAIT)[0]
             except (KeyError, OSError) as error:  # the worker died meanwhile
                 last = error
                 check_time_limit()
@@ -294,29 +340,30 @@ class _Cluster:
         now = time.monotonic()
         if now > self._looked + 1:
             self._looked, self._threads = now, sum(self.client.nthreads().values())
-            self._seen = now if self._threads else self._seen
+            if self._threads:
+                self._seen, self._wanted = now, None
+            elif self._wanted is None:
+                self._wanted = self.client.submit(int, pure=False)
         if now > self._seen + PATIENCE:
             msg = f"no workers for {PATIENCE:.0f} seconds. Start workers, and fit again."
             raise RuntimeError(msg)
-        return max(1, self._threads)
+        return self._threads
+
+
+@contextmanager
+def _workers_of(client: Any) -> Iterator[Any]:
+    """Let the workers of a client share the loops that run inside; return the client."""
+    cluster = _Cluster(client)
+    try:
+        with with_workers(cluster):
+            yield client
+    finally:
+        cluster.release()
 
 
 def _call(function: Callable[..., Any], shared: Any, given: tuple[Any, ...]) -> Any:
     with cpu.narrow_block():
         return function(shared, *given)
-
-
-def _found_by(rows: Any, method: str, model: _estimator.SpecialK, none: Array) -> Any:
-    """Return what a method of a model gives for a block; a block without rows has none."""
-    found = getattr(model, method)(rows) if len(rows) else none
-    return _frame_of(found, rows.index) if hasattr(rows, "index") else found
-
-
-def _frame_of(values: Array, index: Any = None) -> Any:
-    """Return values as a series or a data frame."""
-    import pandas as pd
-
-    return (pd.Series if values.ndim == 1 else pd.DataFrame)(values, index=index)
 
 
 def _workers_died(stage: str, shared: Any) -> MemoryError:
@@ -338,56 +385,16 @@ def _client_of(client: Any) -> Any:
     """Return the client that is given, or the current one."""
     from distributed import Client, get_client
 
-    if client is not None:
-        if not isinstance(client, Client):
-            msg = f"client must be a distributed.Client or None, got {client!r}. Client(address) "
-            raise TypeError(msg + "makes one.")
-        return client
+    if client is not None and not isinstance(client, Client):
+        msg = f"client must be a distributed.Client or None, got {client!r}. Client(address) "
+        raise TypeError(msg + "makes one.")
     try:
-        return get_client()
+        client = client or get_client()
     except ValueError as error:
         msg = "client must be a distributed.Client, or one must be current: Client() makes one."
         raise ValueError(msg) from error
-
-
-def _is_dask(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] in ("dask", "dask_expr")
-
-
-def _row_blocks(X: Any) -> Any:
-    """Return a dask array, if its chunks are whole rows."""
-    if X.ndim != 2:
-        msg = f"X must have shape (m, d), rows and columns, got shape {X.shape}."
-        raise ValueError(msg)
-    if len(X.chunks[1]) > 1:
-        msg = (
-            f"X must have chunks of whole rows, got {len(X.chunks[1])} chunks of columns. Use "
-            "X.rechunk({1: -1})."
-        )
-        raise ValueError(msg)
-    return X
-
-
-def _gathered(X: Any, client: Any) -> tuple[Any, tuple[int, ...]]:
-    """Return the rows of a dask array, or a data frame, and the numbers of rows of its chunks."""
-    if hasattr(X, "to_delayed") and hasattr(X, "columns"):
-        import pandas as pd
-
-        parts = client.gather(client.compute(X.to_delayed()))
-        return pd.concat(parts), tuple(map(len, parts))
-    X = _row_blocks(X)
-    if any(math.isnan(size) for size in X.chunks[0]):
-        msg = "X must have chunks of known sizes: call X.compute_chunk_sizes() first."
-        raise ValueError(msg)
-    X = X.persist(scheduler=client)
-    out, begin = large_array(cpu, X.shape, X.dtype), 0
-    for size, block in zip(X.chunks[0], X.blocks, strict=True):
-        out[begin : begin + size] = block.compute(scheduler=client)
-        begin += size
-    return out, X.chunks[0]
-
-
-def _lazy(values: Array, chunks: tuple[int, ...]) -> Any:
-    from dask.array import from_array
-
-    return from_array(values, chunks=(chunks, *values.shape[1:]))
+    if client.asynchronous or client.status != "running":
+        state = "asynchronous" if client.asynchronous else client.status
+        msg = f"client must be connected and not asynchronous, got one that is {state}. "
+        raise ValueError(msg + "Client(address) makes one.")
+    return client

@@ -6,7 +6,6 @@ import functools
 import os
 import pickle
 import signal
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -23,24 +22,20 @@ dask_array = pytest.importorskip("dask.array")
 distributed = pytest.importorskip("distributed")
 on_cluster = pytest.importorskip("specialk_gpu.dask")
 
+from dask_fits import (  # noqa: E402 - after what may be absent
+    SETTINGS,
+    assert_same_fit,
+    clusters,
+    double,
+    fails,
+    local_cluster,
+)
+
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-
-@contextmanager
-def local_cluster(allowed_failures, n_workers=2):
-    """Return a client of workers; a task may kill so many of them."""
-    settings = {"distributed.scheduler.allowed-failures": allowed_failures}
-    options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
-    with (
-        dask.config.set(settings),
-        distributed.LocalCluster(**options) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        yield client
 
 
 @pytest.fixture(scope="module")
@@ -64,12 +59,6 @@ def few_rows_are_many(monkeypatch):
         monkeypatch.setattr(tall, name, value)
 
 
-def clusters(m, d=4):
-    """Return rows whose graph is connected, so that it is solved as a whole."""
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(6, d))[np.arange(m) % 6] * 3 + rng.normal(size=(m, d))
-
-
 @pytest.fixture
 def sent(monkeypatch):
     """Return the names of the functions of all tasks that are sent."""
@@ -81,15 +70,6 @@ def sent(monkeypatch):
 
     monkeypatch.setattr(on_cluster._Cluster, "_place_of", counted)
     return names
-
-
-SETTINGS = {"backend": "numpy", "random_state": 0, "eigen_solver": "chebyshev"}
-
-
-def assert_same_fit(found, expected):
-    for name in ("labels_", "membership_", "embedding_", "eigenvalues_"):
-        np.testing.assert_array_equal(np.asarray(getattr(found, name)), getattr(expected, name))
-    np.testing.assert_array_equal(found.tree_.log_p, expected.tree_.log_p)
 
 
 def test_a_fit_on_workers_is_that_of_one_process(client, sent):
@@ -287,10 +267,6 @@ def test_neighbors_found_by_workers_are_those_of_one_process(client, sent, d):
     np.testing.assert_array_equal(found.distances, expected.distances)
 
 
-def double(shared, x):
-    return shared["factor"] * x
-
-
 def test_every_task_is_done_once_and_in_its_place(client):
     cluster, found = on_cluster._Cluster(client), {}
     given = [lambda i=i: (np.full(3, i),) for i in range(25)]
@@ -298,11 +274,6 @@ def test_every_task_is_done_once_and_in_its_place(client):
     cluster.map(double, {"factor": 2}, given, found.setdefault, "stage")
     assert sorted(found) == list(range(25))
     assert all((found[i] == 2 * i).all() for i in found)
-
-
-def fails(shared, x):
-    msg = f"{shared} {x}"
-    raise KeyError(msg)
 
 
 def dies(*_):

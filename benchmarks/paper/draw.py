@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.paper.runner import read
-from benchmarks.paper.shapes import FIGURE3_N, MAX_K, TRUE_K
+from benchmarks.paper.shapes import DEFAULT, FIGURE3_N, MAX_K, TRUE_K
 from benchmarks.stamp import RESULTS
 from specialk_gpu.datasets import SHAPES, make_shape
 
 __all__ = ["FIGURES", "main"]
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
-COLOURS = {"SpecialK": "#2166ac", "STSC": "#d6851c", "PGMeans": "#7b7b7b"}
-MARKERS = {"SpecialK": "o", "STSC": "*", "PGMeans": "s"}
+COLOURS = {"SpecialK": "#2166ac", DEFAULT: "#3a9a5b", "STSC": "#d6851c", "PGMeans": "#7b7b7b"}
+MARKERS = {"SpecialK": "o", DEFAULT: "D", "STSC": "*", "PGMeans": "s"}
 BAND = "#f4c7d0"  # where the true k lies
 ORDER = ("moons", "circles", "blobs", "random")  # of the paper's rows
 
@@ -52,7 +52,7 @@ def figure2(rows: list[dict[str, Any]]) -> Any:
                 found = counts(rows, method, shape, graph)
                 if found:
                     x, k, size = zip(*found, strict=True)
-                    x = [noise + 0.006 * (place - 1) for noise in x]
+                    x = [noise + 0.005 * (place - 1.5) for noise in x]
                     style = {"c": COLOURS[method], "marker": MARKERS[method], "alpha": 0.75}
                     ax.scatter(x, k, s=[18 * n for n in size], label=method, lw=0, **style)
             ax.set_ylim(0, MAX_K + 0.6)
@@ -61,7 +61,7 @@ def figure2(rows: list[dict[str, Any]]) -> Any:
     for ax in axes[-1]:
         ax.set_xlabel("noise")
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    fig.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    fig.legend(handles, labels, loc="outside lower center", ncols=len(COLOURS), frameon=False)
     return fig
 
 

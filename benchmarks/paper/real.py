@@ -9,7 +9,7 @@ from sklearn.metrics import normalized_mutual_info_score
 
 from benchmarks.baselines import stsc
 from benchmarks.paper.data import DATA, load, missing, sha256
-from benchmarks.paper.shapes import GRAPHS
+from benchmarks.paper.shapes import DEFAULT, GRAPHS, default_fit
 from specialk_gpu import SpecialK, decide
 
 __all__ = ["table", "table_tasks"]
@@ -24,7 +24,7 @@ def table_tasks(*, quick: bool = False, backend: str = "numpy") -> list[dict[str
     return [
         {"data": name, "method": method, "backend": backend}
         for name in names
-        for method in ("W_C", "W_R", "STSC", "SpectACl")
+        for method in ("W_C", "W_R", "STSC", "SpectACl", DEFAULT)
     ]
 
 
@@ -42,6 +42,9 @@ def table(task: dict[str, Any]) -> dict[str, Any]:
         found = stsc(X, MAX_K, random_state=0)
         path = [{"k": x.k, "nmi": nmi(x.labels), "quality": x.quality} for x in found.path]
         return about | {"k": found.n_clusters, "path": path}
+    if task["method"] == DEFAULT:
+        fit = default_fit(X, "W_C", task["backend"])
+        return about | {"k": fit.n_clusters_, "nmi": nmi(fit.labels_)}
     spectacl = task["method"] == "SpectACl"  # the same D, of a k that is given
     model = SpecialK(
         affinity=GRAPHS["W_C" if spectacl else task["method"]],

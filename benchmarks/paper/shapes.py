@@ -15,8 +15,18 @@ from specialk_gpu import SpecialK, decide, eigenpairs, embed, knn_graph, radius_
 from specialk_gpu.datasets import NOISE_LEVELS, SHAPES, make_shape
 from specialk_gpu.graph.knn import normalised_graph
 
-__all__ = ["GRAPHS", "TRUE_K", "figure2", "figure2_tasks", "figure3", "figure3_tasks"]
+__all__ = [
+    "DEFAULT",
+    "GRAPHS",
+    "TRUE_K",
+    "default_fit",
+    "figure2",
+    "figure2_tasks",
+    "figure3",
+    "figure3_tasks",
+]
 
+DEFAULT = "the default"  # criterion="cut"
 TRUE_K = {"random": 1, "blobs": 3, "moons": 2, "circles": 2}
 GRAPHS = {"W_C": "nearest_neighbors", "W_R": "radius_neighbors"}
 MAX_K = 5
@@ -43,7 +53,7 @@ def affinity(X: Any, graph: str) -> Any:
 def figure2_tasks(*, quick: bool = False, rivals: bool = True) -> list[dict[str, Any]]:
     """List the tasks: our methods first, then STSC, then ClustPy's."""
     levels, sets = (NOISE_LEVELS[::4], 1) if quick else (NOISE_LEVELS, N_SEEDS)
-    methods = ["SpecialK", "STSC", *(["ClustPy's SpecialK", *RIVALS] if rivals else [])]
+    methods = ["SpecialK", DEFAULT, "STSC", *(["ClustPy's SpecialK", *RIVALS] if rivals else [])]
     return [
         {"method": method, "shape": shape, "noise": noise, "set": i}
         for method in methods
@@ -60,6 +70,8 @@ def figure2(task: dict[str, Any]) -> dict[str, Any]:
     match task["method"]:
         case "SpecialK":
             return {graph: _specialk(X, graph) for graph in GRAPHS}
+        case method if method == DEFAULT:
+            return {graph: {"k": default_fit(X, graph).n_clusters_} for graph in GRAPHS}
         case "STSC":
             found = stsc(X, MAX_K, random_state=0)
             return {"k": found.n_clusters, "quality": [one.quality for one in found.path]}
@@ -70,6 +82,11 @@ def figure2(task: dict[str, Any]) -> dict[str, Any]:
                 graph: {"k": RIVALS[method](_columns(X, graph, N_RIVALS), MAX_K)}
                 for graph in GRAPHS
             }
+
+
+def default_fit(X: Any, graph: str, backend: str = "numpy") -> SpecialK:
+    """Fit with the default rule, and everything else by default but the graph."""
+    return SpecialK(affinity=GRAPHS[graph], backend=backend, random_state=0).fit(X)
 
 
 def _specialk(X: Any, graph: str) -> dict[str, Any]:

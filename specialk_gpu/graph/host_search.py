@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,7 +19,7 @@ from specialk_gpu.graph.pair_bounds import PairBounds
 __all__ = ["host_search_by_pairs", "host_search_by_tree"]
 
 Tile: TypeAlias = tuple[slice, slice | np.ndarray]
-Tiles: TypeAlias = Callable[[], Iterator[Tile]]
+Tiles: TypeAlias = Callable[[Any], Iterator[Tile]]
 
 NEAR_ROWS = 2048  # nearby rows, among which the first limit of a row is found
 SPARE = 6  # rows beyond k that are measured for this limit
@@ -127,10 +127,10 @@ def host_search_by_pairs(
         by_limit = np.argsort(limits)
         bounds.sort(by_limit)
         order, limits, low_limits = order[by_limit], limits[by_limit], low_limits[by_limit]
-    search = _PairSearch(X, order, bounds, limits, low_limits, MOST * (k + 2) * m, all_tiles)
-    groups: list[Tiles] = [partial(reach.tiles, group) for group in cells.groups(TILE_ROWS)]
-    if all_tiles:
-        groups = [partial(_tiles_from, i, m) for i in range(0, m, TILE_ROWS)]
+    tiles: Tiles = partial(_tiles_from, m=m) if all_tiles else reach.tiles
+    groups = range(0, m, TILE_ROWS) if all_tiles else cells.groups(TILE_ROWS)
+    most = MOST * (k + 2) * m
+    search = _PairSearch(X, order, bounds, limits, low_limits, most, all_tiles, tiles)
     if not all(found := _measured_in_groups(search, groups)):
         return None
     rows, others, rough = (np.concatenate(part) for part in zip(*found, strict=True))
@@ -138,7 +138,10 @@ def host_search_by_pairs(
 
 
 class _PairSearch(NamedTuple):
-    """What all groups of tiles need: the rows, their order and limits, and what all may spend."""
+    """What all groups of tiles need: the rows, their order and limits, and what all may spend.
+
+    `tiles` returns the tiles of a group.
+    """
 
     X: np.ndarray
     order: np.ndarray
@@ -147,31 +150,30 @@ class _PairSearch(NamedTuple):
     low_limits: np.ndarray
     most: int
     ascending: bool
+    tiles: Tiles
 
 
-def _measured_in_groups(search: _PairSearch, groups: list[Tiles]) -> list[list[np.ndarray]]:
+def _measured_in_groups(search: _PairSearch, groups: Sequence[Any]) -> list[list[np.ndarray]]:
     """Return what `_measured_pairs` finds in each group; the workers of a cluster share them."""
     cluster, spent = workers.get(), [0]
     if cluster is None:
         with one_blas_thread:
-            return map_chunks(lambda tiles: _measured_pairs(search, tiles(), spent), groups, STAGE)
+            return map_chunks(lambda group: _measured_pairs(search, group, spent), groups, STAGE)
     found: list[list[np.ndarray]] = [[] for _ in groups]
     search = search._replace(most=UNEVEN * search.most // len(groups))
-    given = [lambda tiles=tiles: (list(tiles()), [0]) for tiles in groups]
+    given = [partial(tuple, (group, [0])) for group in groups]
     cluster.map(_measured_pairs, search, given, found.__setitem__, STAGE)
     return found
 
 
-def _measured_pairs(
-    search: _PairSearch, tiles: Iterable[Tile], spent: list[int]
-) -> list[np.ndarray]:
-    """Return rows, others and rough distances of the pairs in some tiles that may be near.
+def _measured_pairs(search: _PairSearch, group: Any, spent: list[int]) -> list[np.ndarray]:
+    """Return rows, others and rough distances of the pairs in a group that may be near.
 
     Returns nothing if more was spent than is allowed.
     """
-    X, order, bounds, limits, low_limits, most, ascending = search
+    X, order, bounds, limits, low_limits, most, ascending, tiles = search
     pairs = []
-    for tile in tiles:
+    for tile in tiles(group):
         *found, price = bounds.near_pairs(*tile, low_limits, ascending=ascending)
         pairs.append(found)
         spent[0] += price  # of all threads, roughly
