@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks.large import Peak
 from benchmarks.paper.runner import run
 from benchmarks.stamp import RESULTS
-from specialk_gpu import SpecialK
+from specialk_gpu import SpecialK, _dask_workers
 from specialk_gpu import dask as on_dask
 from specialk_gpu._workers import Arguments, Store
 from specialk_gpu.datasets import load_mnist
@@ -60,7 +60,7 @@ def timed(
     return function(shared, *given), time.process_time() - began
 
 
-class Recorded(on_dask._Cluster):
+class Recorded(_dask_workers.DaskWorkers):
     """A cluster that keeps a record of its tasks."""
 
     def __init__(self, client: Any) -> None:
@@ -147,12 +147,12 @@ def clients(n_workers: int, allowed_failures: int) -> Iterator[Any]:
 @contextmanager
 def replaced_by(make: Callable[[Any], Any]) -> Iterator[None]:
     """Let fits use another kind of cluster."""
-    before = on_dask._Cluster
-    on_dask._Cluster = make  # type: ignore[assignment, misc] # stands in for it
+    before = _dask_workers.DaskWorkers
+    _dask_workers.DaskWorkers = make  # type: ignore[assignment, misc] # stands in for it
     try:
         yield
     finally:
-        on_dask._Cluster = before  # type: ignore[misc] # it was a class before
+        _dask_workers.DaskWorkers = before  # type: ignore[misc] # it was a class before
 
 
 def loopback_bytes() -> int:
@@ -175,7 +175,7 @@ def watched() -> int:
     return cluster._PEAKS[-1].most
 
 
-class Killing(on_dask._Cluster):
+class Killing(_dask_workers.DaskWorkers):
     """A cluster one of whose workers is killed, before some result of a stage."""
 
     def __init__(self, client: Any, stage: str, when: int) -> None:

@@ -47,30 +47,33 @@ client.close()
 3 ((2000, 2000, 2000),)
 ```
 
-X is a dask array with chunks of whole rows, a dask data frame, or in memory. For dask data,
-`labels_` and `membership_` are dask arrays with its chunks, and `predict` is lazy. Chunks of some
-100 MB do well: they only bring the rows to the client. If the client can reach the workers, make it
-by `Client(address, direct_to_workers=True)`: otherwise all vectors pass through the scheduler.
-Dask's dashboard (`client.dashboard_link`) shows the tasks.
+X is a dask array with chunks of whole rows, a dask data frame, or in memory. Of dask data,
+`labels_` and `membership_` are dask arrays with the chunks of X, all other results NumPy arrays;
+`predict` and `predict_proba` are lazy. Workers need this package in the same version.
+
+If the client can reach the workers, make it by `Client(address, direct_to_workers=True)`:
+otherwise all vectors pass through the scheduler. The size of chunks matters little: the fit reads
+each once. Dask's dashboard (`client.dashboard_link`) shows the tasks.
 
 ## Who does what
 
 The process that calls `fit` is the *client*. It holds the rows, the graph and the vectors, and
 decides. Workers do what takes longest:
 
-| stage | a task | it gets | it returns |
-|---|---|---|---|
-| graph | compares groups of rows with all within reach | the rows, once | pairs |
-| eigenpairs | filters 16 vectors | the graph, once; the vectors | the vectors |
-| merging | merges fragments | the graphs and the rows, once; fragments | a tree |
+| stage | a task | each worker gets once | the task gets | it returns |
+|---|---|---|---|---|
+| graph | measures distances of some rows to those near them | the rows | a number | near rows |
+| eigenpairs | filters 16 vectors | the graph | the vectors | the vectors |
+| merging | merges one set of fragments | the rows and their graphs | fragments | a tree |
 
-The rest is the client's: sums over all rows and products with the graph, because sending vectors
-takes longer than one product; eigenpairs of fewer than 65,536 rows; and fragments. A client with a
-GPU (`backend="cuda"`) computes eigenpairs and merges there itself. Workers use no GPU: it would
-filter faster than a network brings the vectors.
+The client does the rest: sums over all rows, products with the graph, for which sending vectors
+would take longer, and fragments; and all eigenpairs if there are fewer than 65,536 rows. With a GPU
+(`backend="cuda"`) it also computes eigenpairs and merges. Workers use no GPU: it would filter
+faster than a network brings the vectors.
 
 The client needs as much memory as a fit in one process: [files](large.md#memory-limit) help there
-too. A worker with one thread needs about 140 MB + 2.8 kB a row, most of it for merging.
+too. A worker with one thread needs about 140 MB + 2.8 kB a row, most of it for merging; before,
+it holds its share of a dask X.
 
 **The result is that of one process**, to the last bit, for any number of workers with the same
 processor and libraries: a task is a function of what it gets, and sums are taken by the client in
@@ -78,12 +81,14 @@ one order.
 
 ## When something is lost
 
-- *A worker*: its tasks are sent again, and what all tasks share, if no other worker has it.
-- *Workers, again and again*: a `MemoryError` names the stage and what a task needs. Give workers
+- *One worker*: its tasks are sent again. What each worker gets once is fetched from another worker
+  or, if none has it, sent again.
+- *One worker after another*: a `MemoryError` names the stage and what a task needs. Give workers
   more memory, or fewer threads. How often a task may lose its worker is Dask's setting
   `distributed.scheduler.allowed-failures` (3).
-- *The client*: with `checkpoint=`, the fit [goes on](large.md#checkpoint) where it was.
-- *All workers*: a `RuntimeError`, and again the checkpoint.
+- *All workers*, for a minute: a `RuntimeError`. Where workers take long to start, call
+  `client.wait_for_workers(1)` before `fit`.
+- *The client*: with `checkpoint=`, the same fit [goes on](large.md#checkpoint) where it was.
 
 ## What to do instead
 

@@ -13,6 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import specialk_gpu
+from specialk_gpu import _dask_workers
 from specialk_gpu._workers import with_workers, workers
 from specialk_gpu.backend import cpu
 from specialk_gpu.spectrum import tall
@@ -62,13 +63,13 @@ def few_rows_are_many(monkeypatch):
 @pytest.fixture
 def sent(monkeypatch):
     """Return the names of the functions of all tasks that are sent."""
-    names, place_of = [], on_cluster._Cluster._place_of
+    names, place_of = [], _dask_workers.DaskWorkers._place_of
 
     def counted(self, shared):
         names.append(type(shared).__name__)
         return place_of(self, shared)
 
-    monkeypatch.setattr(on_cluster._Cluster, "_place_of", counted)
+    monkeypatch.setattr(_dask_workers.DaskWorkers, "_place_of", counted)
     return names
 
 
@@ -186,7 +187,7 @@ def test_a_fit_without_a_current_client_says_how_to_make_one(monkeypatch):
 
 def test_the_cluster_is_used_inside_a_fit_alone(client):
     seen = []
-    with with_workers(on_cluster._Cluster(client)):
+    with with_workers(_dask_workers.DaskWorkers(client)):
         seen.append(workers.get())
     assert seen[0] is not None
     assert workers.get() is None
@@ -196,7 +197,7 @@ def test_the_cluster_is_used_inside_a_fit_alone(client):
 def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatch, stage):
     monkeypatch.setattr(tall, "SLAB", 2**12)
     X, expected = fit_of_20_000_rows()
-    map_tasks, killed = on_cluster._Cluster.map, []
+    map_tasks, killed = _dask_workers.DaskWorkers.map, []
 
     def kill(self, function, shared, arguments, store, name):
         """Kill a worker, one time, when the stage has one result."""
@@ -214,7 +215,7 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatc
 
         map_tasks(self, function, shared, arguments, kept, name)
 
-    monkeypatch.setattr(on_cluster._Cluster, "map", kill)
+    monkeypatch.setattr(_dask_workers.DaskWorkers, "map", kill)
     found = on_cluster.SpecialK(client=mortal, **SETTINGS).fit(X)
     assert killed
     assert_same_fit(found, expected)
@@ -260,7 +261,7 @@ def test_each_filter_is_shared_in_panels():
 def test_neighbors_found_by_workers_are_those_of_one_process(client, sent, d):
     X = np.random.default_rng(0).normal(size=(6000, d)).astype(np.float32)
     expected = specialk_gpu.nearest_neighbors(X, 12)
-    with with_workers(on_cluster._Cluster(client)):
+    with with_workers(_dask_workers.DaskWorkers(client)):
         found = specialk_gpu.nearest_neighbors(X, 12)
     assert "_PairSearch" in sent
     np.testing.assert_array_equal(found.indices, expected.indices)
@@ -268,7 +269,7 @@ def test_neighbors_found_by_workers_are_those_of_one_process(client, sent, d):
 
 
 def test_every_task_is_done_once_and_in_its_place(client):
-    cluster, found = on_cluster._Cluster(client), {}
+    cluster, found = _dask_workers.DaskWorkers(client), {}
     given = [lambda i=i: (np.full(3, i),) for i in range(25)]
     assert not set(found)
     cluster.map(double, {"factor": 2}, given, found.setdefault, "stage")
@@ -281,7 +282,7 @@ def dies(*_):
 
 
 def test_errors_of_tasks_are_those_of_one_process(client):
-    cluster = on_cluster._Cluster(client)
+    cluster = _dask_workers.DaskWorkers(client)
     with pytest.raises(KeyError, match="a b"):
         cluster.map(fails, "a", [lambda: ("b",)], print, "stage")
 
@@ -292,13 +293,13 @@ def test_workers_that_die_of_a_task_are_a_memory_error():
         local_cluster(3, 1) as own,
         pytest.raises(MemoryError, match=r"stage: workers died .* A task needs 1 kB that all"),
     ):
-        on_cluster._Cluster(own).map(dies, A, [lambda: (1,)], print, "stage")
+        _dask_workers.DaskWorkers(own).map(dies, A, [lambda: (1,)], print, "stage")
 
 
 def test_a_cluster_without_workers_is_an_error(monkeypatch):
-    monkeypatch.setattr(on_cluster, "PATIENCE", 0.5)
+    monkeypatch.setattr(_dask_workers, "PATIENCE", 0.5)
     with local_cluster(0, 0) as own:
-        cluster = on_cluster._Cluster(own)
+        cluster = _dask_workers.DaskWorkers(own)
         monkeypatch.setattr(cluster, "_sent", lambda _: own.submit(double, {"factor": 1}, 1))
         with pytest.raises(RuntimeError, match="no workers for 0 seconds"):
             cluster.map(double, {"factor": 1}, [lambda: (1,)], print, "stage")
@@ -306,4 +307,4 @@ def test_a_cluster_without_workers_is_an_error(monkeypatch):
 
 def test_the_bytes_that_tasks_share():
     nested = {"a": [np.zeros(10)], "b": (np.ones((3, 4), dtype=np.float32), "text")}
-    assert on_cluster._bytes_in(nested) == 80 + 48
+    assert _dask_workers._bytes_in(nested) == 80 + 48

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import specialk_gpu
-from specialk_gpu import _dask_rows
+from specialk_gpu import _dask_rows, _dask_workers
 from specialk_gpu._memory_limit import memory_limit
 from specialk_gpu._workers import workers
 from specialk_gpu.spectrum import tall
@@ -31,6 +31,8 @@ from dask_fits import (  # noqa: E402 - after what may be absent
     local_cluster,
 )
 
+FEW_ROWS = {"MANY_ROWS": 1000, "SLAB": 512, "NARROW_PANEL": 8}
+
 pytestmark = [
     pytest.mark.cluster,
     pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
@@ -48,7 +50,7 @@ def client():
 @pytest.fixture(autouse=True)
 def few_rows_are_many(monkeypatch):
     """Let fits of thousands of rows be shared."""
-    for name, value in {"MANY_ROWS": 1000, "SLAB": 512, "NARROW_PANEL": 8}.items():
+    for name, value in FEW_ROWS.items():
         monkeypatch.setattr(tall, name, value)
 
 
@@ -165,7 +167,7 @@ def test_closed_and_asynchronous_clients_are_refused(client):
 def test_a_client_that_is_closed_during_a_fit_is_an_error():
     with distributed.LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as local:
         own = distributed.Client(local, set_as_default=False)
-        cluster = on_cluster._Cluster(own)
+        cluster = _dask_workers.DaskWorkers(own)
         with pytest.raises(RuntimeError, match="stage: the client was closed, or its scheduler"):
             cluster.map(double, {"factor": 1}, [own.close, lambda: (1,)], print, "stage")
 
@@ -176,7 +178,7 @@ def test_nothing_is_left_on_the_workers_after_a_failure(client):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt) as caught, on_cluster._workers_of(client):
+    with pytest.raises(KeyboardInterrupt) as caught, _dask_workers.workers_of(client):
         workers.get().map(double, {"factor": 2}, given, interrupted, "stage")
     assert caught.tb is not None  # all frames live on, as in a notebook
     for _ in range(100):
@@ -197,19 +199,19 @@ def test_an_adaptive_cluster_without_workers_starts_one():
         distributed.Client(local, set_as_default=False) as own,
     ):
         local.adapt(minimum=0, maximum=1, interval="100ms")
-        cluster, found = on_cluster._Cluster(own), {}
+        cluster, found = _dask_workers.DaskWorkers(own), {}
         cluster.map(double, {"factor": 2}, [lambda: (3,)], found.setdefault, "stage")
         cluster.release()
     assert found == {0: 6}
 
 
 def test_patience_with_workers_begins_anew_in_each_loop(monkeypatch):
-    monkeypatch.setattr(on_cluster, "PATIENCE", 5.0)
+    monkeypatch.setattr(_dask_workers, "PATIENCE", 5.0)
     with (
         distributed.LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as local,
         distributed.Client(local, set_as_default=False) as own,
     ):
-        cluster, found = on_cluster._Cluster(own), {}
+        cluster, found = _dask_workers.DaskWorkers(own), {}
         cluster._seen -= 60.0  # the client was busy on its own
         timer = threading.Timer(0.5, local.scale, [1])
         timer.start()
@@ -217,3 +219,16 @@ def test_patience_with_workers_begins_anew_in_each_loop(monkeypatch):
         timer.join()
         cluster.release()
     assert found == {0: 6}
+
+
+def fit_in_task(X):
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in FEW_ROWS.items():
+            patch.setattr(tall, name, value)
+        return on_cluster.SpecialK(**SETTINGS).fit(X)
+
+
+def test_a_task_can_fit_on_the_workers_that_it_runs_on(client):
+    X = clusters(3000)
+    found = client.submit(fit_in_task, X).result(timeout=120)
+    assert_same_fit(found, specialk_gpu.SpecialK(**SETTINGS).fit(X))

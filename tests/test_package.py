@@ -30,7 +30,7 @@ FLOORS = [
     {"_checkpoint"},
     {"graph", "spectrum", "lloyd", "_result"},
     {"selection", "_environment", "_scales", "_schema"},
-    {"_host", "_parameters", "_dask_rows"},
+    {"_host", "_parameters", "_dask_rows", "_dask_workers"},
     {"_storage", "_validation", "_prediction", "_fitted", "_cost", "_callbacks"},
     {"inspection"},
     {"_account", "_fit", "_fit_limits"},
