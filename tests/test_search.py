@@ -922,11 +922,23 @@ def test_the_graph_is_cut_more_finely_while_many_clusters_pass(monkeypatch):
     assert cut[0] == list(RESOLUTIONS)
     assert [[one.n_fragments for one in wanted] for wanted in cut[1:]] == [[120], [240]]
     assert [what[1] for what in told] == [f"{n} clusters pass" for n in ("3, 31", 61, 3)]
-    for settings in ({"most": 30}, {"n_clusters": 31}, {"least": 2, "most": 15}):
+    for settings in ({"most": 30}, {"least": 2, "most": 15}):
         *_, cut, _ = trees_searched(monkeypatch, 10_000, [({0: many}, False)], **settings)
-        assert len(cut) == 1
-        n_clusters, least = settings.get("n_clusters"), settings.get("least", 1)
-        assert cut[0] == fragment_resolutions(10_000, n_clusters or least, n_clusters)
+        assert cut == [fragment_resolutions(10_000, settings.get("least", 1))]
+
+
+@pytest.mark.parametrize("n_leaves", [3, 30])
+def test_for_a_given_k_other_resolutions_follow_if_gaps_of_the_first_are_not_clear(
+    monkeypatch, n_leaves
+):
+    clear, unclear = levels(*[-9.0] * 30), levels(*[-1.0] * (n_leaves - 1))
+    first, *others = fragment_resolutions(10_000, 30, 30)
+    trees, *_, cut, _ = trees_searched(monkeypatch, 10_000, [({0: clear}, False)], n_clusters=30)
+    assert (trees, cut) == ([clear], [[first]])
+    rounds = [({0: unclear}, False), ({2: clear, 0: unclear}, False)]
+    trees, pairs, end, _, cut, _ = trees_searched(monkeypatch, 10_000, rounds, n_clusters=30)
+    assert (trees, pairs, end) == ([unclear, unclear, clear], "pairs 2", None)
+    assert cut == [[first], others]
 
 
 @pytest.mark.parametrize("settings", [{"most": 1}, {"n_clusters": 1}, {"m": 1}])
@@ -994,9 +1006,10 @@ def test_resolutions_suit_the_rows_and_the_clusters_wanted(m, least, exactly, si
     found = fragment_resolutions(m, least, exactly)
     assert [one.n_fragments for one in found if one.signed] == signed
     assert [one.n_fragments for one in found if not one.signed] == unsigned
+    assert {one.n_columns for one in found if not one.signed} <= {min(50, 4 * (exactly or 50))}
 
 
-def test_signed_fragments_need_as_many_eigenvectors_and_others_fifty():
+def test_signed_fragments_need_as_many_eigenvectors_and_others_their_columns():
     few, many, unsigned = (
         FragmentResolution(signed=signed, n_fragments=n)
         for signed, n in ((True, 8), (True, 60), (False, 30))
@@ -1004,6 +1017,7 @@ def test_signed_fragments_need_as_many_eigenvectors_and_others_fifty():
     assert n_fragment_eigenvectors([few], 1000) == 8
     assert n_fragment_eigenvectors([many, few], 1000) == 60
     assert n_fragment_eigenvectors([few, unsigned], 1000) == 50
+    assert n_fragment_eigenvectors([few, unsigned._replace(n_columns=12)], 1000) == 12
     assert [n_fragment_eigenvectors([few], m) for m in (9, 8, 2, 1)] == [8, 7, 1, 1]
     assert n_fragment_eigenvectors([], 1000) == 1
 
@@ -1017,8 +1031,8 @@ def test_fragments_are_directions_if_signed_and_else_magnitudes_of_coordinates(b
     values = bk.asarray(np.r_[1.0, -1.0, np.ones(58)])
     vectors, side = bk.asarray(vectors), np.repeat(range(4), 25)
 
-    def cut(n, *, signed):
-        wanted = FragmentResolution(signed=signed, n_fragments=n)
+    def cut(n, *, signed, **columns):
+        wanted = FragmentResolution(signed, n, **columns)
         labels, k = fragments(values, vectors, wanted, seed=0)
         assert k == n
         return bk.to_numpy(labels)
@@ -1026,6 +1040,8 @@ def test_fragments_are_directions_if_signed_and_else_magnitudes_of_coordinates(b
     assert adjusted_rand_score(cut(4, signed=True), side) == 1
     magnitudes = np.where(length < 0.5, 2, side % 2)
     assert adjusted_rand_score(cut(3, signed=False), magnitudes) == 1
+    halves = np.abs(np.cos(angle)) * length > 0.5 * np.cos(0.2)
+    assert adjusted_rand_score(cut(2, signed=False, n_columns=1), halves) == 1
 
 
 def test_columns_count_by_the_root_of_their_eigenvalues_magnitude(bk):

@@ -181,8 +181,8 @@ def test_without_time_clusters_are_not_polished(bk, clock):
 
 def test_a_given_k_has_a_limit_too(bk, clock):
     clock.move_on_at("selection.trees", "merge", 2)
-    found = fit_warned(bk, "1 of 4 divisions", n_clusters=3)
-    assert found.n_clusters_ == 3
+    found = fit_warned(bk, "1 of 4 divisions", n_clusters=6)
+    assert found.n_clusters_ == 6
     assert found.path_[0].reason == "fixed by n_clusters: not tested" + TIME_IS_UP
 
 

@@ -233,7 +233,8 @@ class Cuts:
         own, other = (self._shares.values[place[of_pair], at] for place in places)
         f, twins = other / (own + other), None if self._twins is None else self._twins[at]
         order = _cut_order(xp, f, twins)
-        order = order[xp.argsort(of_pair[order], kind="stable")]
+        short = np.min_scalar_type(len(pairs))  # the host sorts short integers faster
+        order = order[xp.argsort(of_pair.astype(short)[order], kind="stable")]
         rank = xp.empty(f.size, dtype=np.int32)
         rank[order] = xp.arange(f.size, dtype=np.int32)
         shift = np.zeros(inside.shape, dtype=np.int64)  # from a row to its place in a pair

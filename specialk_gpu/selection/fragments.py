@@ -22,6 +22,7 @@ __all__ = [
 ROWS_EACH = 12  # smallest mean number of rows of a fragment
 COLUMNS = 50  # columns of D that are used
 SPARE = 2  # with fewer fragments for each cluster, the graph is cut more finely
+FINER = 4  # the most fragments for each cluster of a given number of clusters
 N_INIT = 3  # starts of k-means; few, as the best cut is not that of the lowest inertia
 
 
@@ -35,10 +36,13 @@ class FragmentResolution(NamedTuple):
         many, small or mirrored clusters. If False, it runs on D = |V||Λ|^½ [HD19], which separates
         noisy bands.
     n_fragments : int
+    n_columns : int
+        If not `signed`, the number of columns of D that are used.
     """
 
     signed: bool
     n_fragments: int
+    n_columns: int = COLUMNS
 
     @property
     def name(self) -> str:
@@ -66,8 +70,9 @@ def fragment_resolutions(
     if exactly is not None:
         if exactly == 1:
             return []
-        wanted = [FragmentResolution(signed=True, n_fragments=n * exactly) for n in (1, 2, 4)]
-        wanted.append(FragmentResolution(signed=False, n_fragments=exactly))
+        wanted = [FragmentResolution(signed=True, n_fragments=n * exactly) for n in (1, 2, FINER)]
+        columns = min(FINER * exactly, COLUMNS)
+        wanted.append(FragmentResolution(signed=False, n_fragments=exactly, n_columns=columns))
     else:
         wanted = list(RESOLUTIONS)
         finest = max(one.n_fragments for one in wanted)
@@ -92,7 +97,7 @@ def finer_fragment_resolutions(
 
 def n_fragment_eigenvectors(wanted: list[FragmentResolution], m: int) -> int:
     """Return how many eigenvectors of m rows the fragments of some resolutions are made from."""
-    most = max((one.n_fragments if one.signed else COLUMNS for one in wanted), default=1)
+    most = max((one.n_fragments if one.signed else one.n_columns for one in wanted), default=1)
     return max(1, min(most, m - 1))
 
 
@@ -123,7 +128,9 @@ def fragments(
         length = bk.xp.sqrt(bk.row_squares(Y))[:, None]
         Y /= bk.xp.where(length > 0, length, 1)
     else:
-        Y = embed(values[:COLUMNS], vectors[:, :COLUMNS]).astype("float64", copy=False)
+        Y = embed(values[: wanted.n_columns], vectors[:, : wanted.n_columns]).astype(
+            "float64", copy=False
+        )
     settings: dict[str, Any] = {"seeds": [seed], "sample_seed": seed, "n_init": N_INIT}
     (found,) = kmeans_batch(Y, [wanted.n_fragments], overwrite=True, **settings)
     return found.labels, int(found.centers.shape[0])

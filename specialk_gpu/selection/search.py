@@ -239,9 +239,9 @@ def _search_trees(
         return [Tree.of_one(graphs.one_part())], eigenpairs(1), None, ""
     trees: list[Tree] = []
     pairs: list[Eigenpairs] = []
-    n_wanted = 0
+    n_done, n_first = 0, len(wanted) if exactly is None else 1
+    wanted, later = wanted[:n_first], wanted[n_first:]  # a given k may need the first alone
     while wanted:
-        n_wanted += len(wanted)
         new: dict[int, Tree] = {}
         try:
             grow_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
@@ -250,16 +250,19 @@ def _search_trees(
             if not trees:
                 raise
             known = (
-                f"{len(trees)} of {n_wanted} divisions into fragments were merged and tested: "
-                "there may be more clusters."
+                f"{len(trees)} of {n_done + len(wanted)} divisions into fragments were merged and "
+                "tested: there may be more clusters."
             )
             return trees, pairs[-1], end, known
+        n_done += len(wanted)
         trees += [new[place] for place in sorted(new)]
         passed = [int(np.flatnonzero(tree.log_p <= wish.log_alpha).max()) + 1 for tree in trees]
         clock.stop("merging", f"{', '.join(map(str, passed[-len(new) :]))} clusters pass")
         found = int(np.flatnonzero(_searched_log_p(trees) <= wish.log_alpha).max()) + 1
-        exact = wish.n_clusters is not None
-        wanted = [] if exact else finer_fragment_resolutions(wanted, m, min(found, wish.most))
+        if exactly is None:
+            wanted = finer_fragment_resolutions(wanted, m, min(found, wish.most))
+        else:
+            wanted, later = [] if _has_clear_gaps(trees[0], exactly, wish.log_alpha) else later, []
     return trees, pairs[-1], None, ""
 
 
@@ -302,7 +305,12 @@ def _first_clear_tree_of_search(trees: list[Tree], k: int, log_alpha: float) -> 
     If gaps are not clear, p says little about which clustering is best.
     """
     able = [tree for tree in trees if tree.n_leaves >= k]
-    return next((tree for tree in able if tree.log_p[k - 1] <= log_alpha), able[0])
+    return next((tree for tree in able if _has_clear_gaps(tree, k, log_alpha)), able[0])
+
+
+def _has_clear_gaps(tree: Tree, k: int, log_alpha: float) -> bool:
+    """Return whether a tree has k clusters with a clear gap between every two."""
+    return tree.n_leaves >= k and bool(tree.log_p[k - 1] <= log_alpha)
 
 
 def _searched_candidate(

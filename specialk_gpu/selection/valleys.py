@@ -298,19 +298,16 @@ def rows_in_valleys(counts: Array) -> Array:
     float64 array of shape (2, p)
         Number of rows in the valley, and on the side that has fewer; both halves together.
     """
-    xp = backend_of(counts).xp
-    found = xp.zeros((2, counts.shape[0]))
-    for half in (0, 1):
-        below = _sums_below(counts[:, 1 - half])
-        inside = []
-        for start, width in zip(
-            _valley_windows(counts[:, half]), (VALLEY, SIDE, SIDE), strict=True
-        ):
-            ends = xp.take_along_axis(below, xp.stack([start, start + width], axis=1), axis=1)
-            inside.append(ends[:, 1] - ends[:, 0])
-        found[0] += inside[0]
-        found[1] += xp.minimum(*inside[1:])
-    return found
+    xp, (p, _, n_bins) = backend_of(counts).xp, counts.shape
+    below = _sums_below(counts[:, ::-1].reshape(2 * p, n_bins))  # of the other half
+    inside = []
+    for start, width in zip(
+        _valley_windows(counts.reshape(2 * p, n_bins)), (VALLEY, SIDE, SIDE), strict=True
+    ):
+        ends = xp.take_along_axis(below, xp.stack([start, start + width], axis=1), axis=1)
+        inside.append(ends[:, 1] - ends[:, 0])
+    found = xp.stack([inside[0], xp.minimum(*inside[1:])])
+    return found.reshape(2, p, 2).sum(axis=2)
 
 
 def valley_log_p(rows: np.ndarray, deep: np.ndarray) -> np.ndarray:

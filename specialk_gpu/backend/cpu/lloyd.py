@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
+from scipy.sparse._sparsetools import coo_matmat_dense
 
 from specialk_gpu.backend.cpu.centers import (
     CHUNK_BYTES,
@@ -243,7 +243,9 @@ def _doubtful_rows_of_lloyd(
     last: np.ndarray, moved: np.ndarray, error: float, labels: np.ndarray, margins: np.ndarray
 ) -> np.ndarray:
     """Update the margins (m,) after centres `moved` (k,); return rows whose label may be wrong."""
-    others = [np.delete(moved, c).max(initial=0) for c in range(moved.size)]
+    farthest = moved.argmax()
+    others = np.full(moved.size, moved[farthest])
+    others[farthest] = np.delete(moved, farthest).max(initial=0)
     np.subtract(last, (moved + others).take(labels), out=margins)
     return np.flatnonzero(margins <= 2 * math.sqrt(2 * error))  # else scores differ by > 2 error
 
@@ -252,12 +254,24 @@ def _lloyd_moves(
     X: np.ndarray, old: np.ndarray, new: np.ndarray, k: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the changes of the sizes (R, k) and sums (R, k, d) if labels (R, m) change."""
-    (m, d), R = X.shape, len(new)
+    d, R = X.shape[1], len(new)
     run, row = np.nonzero(old != new)
     place = np.concatenate([new[run, row] + k * run, old[run, row] + k * run])
     sign, row = np.repeat([1.0, -1.0], run.size), np.concatenate([row, row])
     counts = np.bincount(place, sign, minlength=R * k).reshape(R, k)
-    return counts, (sparse.coo_array((sign, (place, row)), shape=(R * k, m)) @ X).reshape(R, k, d)
+    return counts, _sums_of_rows(X, row, place, R * k, sign).reshape(R, k, d)
+
+
+def _sums_of_rows(
+    X: np.ndarray, row: np.ndarray, place: np.ndarray, n: int, sign: np.ndarray | None = None
+) -> np.ndarray:
+    """Add rows of X, times a sign, to the sums (n, d) at the given places, one after another."""
+    sums = np.zeros((n, X.shape[1]))
+    sign = np.ones(row.size) if sign is None else sign
+    X = np.ascontiguousarray(X)
+    # a product with a coo_array calls this too, after checks that take longer with few rows
+    coo_matmat_dense(row.size, X.shape[1], place, row, sign, X.ravel(), sums.ravel())
+    return sums
 
 
 def _lloyd_inertias(
@@ -307,15 +321,14 @@ def segment_sum(
             rows = slice(start, min(start + step, part.stop))
             label = labels[:, rows]
             place = np.where((label >= 0) & (label < k), label + offsets, np.int32(R * k))  # (R, t)
-            ones, ends = np.ones(place.size), np.arange(0, place.size + 1, R, dtype=place.dtype)
-            shape = R * k + 1, place.shape[1]  # the last row takes the ignored
-            member: Any = sparse.csc_matrix((ones, place.T.ravel(), ends), shape=shape)
-            counts += np.bincount(member.indices, minlength=shape[0])[:-1]
+            row = np.arange(place.shape[1], dtype=place.dtype).repeat(R)
+            place, n = place.T.ravel(), R * k + 1  # the last sum takes the ignored
+            counts += np.bincount(place, minlength=n)[:-1]
             x = X[rows].astype(np.float64, copy=squares)
-            totals[0] += (member @ x)[:-1]
+            totals[0] += _sums_of_rows(x, row, place, n)[:-1]
             if squares:
                 x *= x
-                totals[1] += (member @ x)[:-1]
+                totals[1] += _sums_of_rows(x, row, place, n)[:-1]
         return [counts.reshape(R, k), *totals.reshape(-1, R, k, d)]
 
     step = max(1, CHUNK_BYTES // (8 * d))

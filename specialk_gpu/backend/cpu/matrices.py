@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from scipy.sparse._sparsetools import csr_matvecs
+from scipy.sparse._sparsetools import csr_matvec, csr_matvecs
 from scipy.sparse.csgraph import connected_components as _connected_components
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
@@ -130,16 +130,32 @@ def is_lanczos_faster(A: sparse.csr_matrix, n: int) -> bool:
     return A.nnz >= n * A.shape[0]
 
 
+class _SmallMatrix(LinearOperator):
+    """A matrix (m, m) of few entries; a product may be stopped.
+
+    ARPACK takes hundreds of products, and checks in `LinearOperator` would take longer than these.
+    """
+
+    def __init__(self, A: Sparse) -> None:
+        super().__init__(A.dtype, A.shape)  # type: ignore[call-arg] # not in the stubs
+        self._content = *A.shape, A.indptr, A.indices, A.data
+
+    def matvec(self, x: Any) -> Any:
+        """Return the product with a vector (m,) of the same dtype, which is not checked."""
+        return self._matvec(x)
+
+    def _matvec(self, x: Any) -> Any:
+        check_time_limit()
+        out = np.zeros(self.shape[0], dtype=self.dtype)
+        csr_matvec(*self._content, x, out)  # A @ x calls this too
+        return out
+
+
 def _matrix_shared_by_threads(A: Sparse) -> LinearOperator:
     """Wrap A (m, m): a product may be stopped, uses all cores, and returns the same bits."""
     m, indptr = A.shape[0], A.indptr
     if A.nnz < SHARED_ENTRIES:
-
-        def multiply_alone(x: np.ndarray) -> np.ndarray:
-            check_time_limit()
-            return A @ x.reshape(m, 1)
-
-        return LinearOperator(A.shape, matvec=multiply_alone, dtype=A.dtype)
+        return _SmallMatrix(A)
     bounds = np.searchsorted(indptr, np.linspace(0, A.nnz, n_threads() + 1)).tolist()
     bounds[-1] = m  # rows without entries may come last
     parts = []

@@ -13,7 +13,7 @@ from threadpoolctl import LibController, ThreadpoolController
 
 from specialk_gpu._memory_limit import memory_limit, memory_limited
 from specialk_gpu._progress import report_progress
-from specialk_gpu._time_limit import Halted, reasons_to_stop, stops_when
+from specialk_gpu._time_limit import Halted, check_time_limit, reasons_to_stop, stops_when
 
 __all__ = ["map_chunks", "n_threads", "one_blas_thread"]
 
@@ -138,7 +138,11 @@ def map_chunks(function: Callable[[T], R], chunks: Iterable[T], stage: str = "")
     The calling thread works as well, because waiting for other threads would take longer than a
     short chunk. Progress is reported under `stage`, if given.
     """
-    work = _ChunksForThreads(function, list(chunks))
+    chunks = list(chunks)
+    if len(chunks) == 1 and not stage:
+        check_time_limit()
+        return [function(chunks[0])]
+    work = _ChunksForThreads(function, chunks)
     alone = _worker.busy or len(work.chunks) < 2
     n_workers = 1 if alone else min(n_threads(), len(work.chunks))
     if n_workers < 2:
