@@ -38,7 +38,7 @@ WORKERS = (2, 4)
 SIZES = (100_000, ROWS, 400_000)  # for the memory of 2 workers
 SETTINGS: dict[str, Any] = {"backend": "numpy", "random_state": 0}
 # stages, and the number of results before which a worker is killed
-KILLED_IN = {"neighbours": 15, "eigenpairs": 60, "merging": 6}
+KILLED_IN = {"neighbours": 15, "eigenpairs": 30, "merging": 6}
 KILLED_ROWS, KILLS = 20_000, 10
 SAMPLES = {"clusters": (10_000, 50_000), "MNIST": (10_000, 30_000)}
 _PEAKS: list[Peak] = []  # of this process
