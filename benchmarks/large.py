@@ -298,7 +298,8 @@ print(model.n_clusters_)
 
 With `SpecialK(checkpoint="steps", random_state=0)`, finished steps are kept in that folder. If the
 process is killed, call the same fit again: it goes on, and the labels are the same. A fit with
-other data or parameters has a folder of its own in there. When a fit ends, its folder is removed.
+other data or parameters has a folder of its own in there. When a fit has come to its end, its
+folder is removed; `time_limit` leaves it. Two fits at once cannot share one.
 `random_state` must be an integer.
 
 {_limits_measured(others)}

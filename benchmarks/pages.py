@@ -46,6 +46,13 @@ def state(row: dict[str, Any]) -> str:
     return "stopped" if "stopped" in row else ""
 
 
+def waited() -> str:
+    """Return the time limit of contenders, in brackets; "" if none was stopped."""
+    rows = (row for found in compared().values() for row in found.values())
+    found = {x for row in rows if (x := row.get("stopped", "").partition("within ")[2])}
+    return f" ({' or '.join(sorted(found))})" if found else ""
+
+
 def first_and_warm(row: dict[str, Any]) -> str:
     """Write the seconds of the first call and of the warm ones."""
     warm = f", {seconds(row['warm'])}" if row["warm"] is not None else ""
@@ -341,7 +348,8 @@ $ python -m benchmarks.tables
 was given. HDBSCAN's clusters have one row in a hundred at least, with `min_samples=10`; graphs have
 10 neighbours; *on PCA* is on ten principal components. Rows in no cluster count as one more
 cluster. "Gaussians" are 3, 10 and 20 round clusters, the nearest two 6 deviations apart. A
-contender that took more than 20 minutes was stopped, and not tried on larger sets.
+contender that had no answer within `--time-limit`{waited()} was stopped, and not tried on larger
+sets.
 
 {beside_others()}
 

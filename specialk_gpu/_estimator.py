@@ -132,7 +132,8 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
     checkpoint : str or path, default=None
         A folder for finished steps of `fit`. If a fit is killed, the same fit (same data,
         parameters and `random_state`, which must be an integer) goes on after the last one. Vectors
-        are kept after each round of "chebyshev". They are removed when the fit ends.
+        are kept after each round of "chebyshev". They are removed when the fit has come to its end,
+        not if `time_limit` cut it short. Two fits at once cannot share them.
     random_state : int, RandomState or None, default=None
         Seed for the start vectors and starting centres, which are drawn on the host.
     verbose : int, default=0
@@ -308,7 +309,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         TimeoutError
             If `time_limit` passed before any number of clusters was tested.
         OSError
-            If a checkpoint cannot be written.
+            If a checkpoint cannot be written, or another fit uses it.
         ConvergenceError
             If the eigenpairs could not be verified.
         RuntimeError
