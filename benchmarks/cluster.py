@@ -41,6 +41,8 @@ SETTINGS: dict[str, Any] = {"backend": "numpy", "random_state": 0}
 KILLED_IN = {"neighbours": 15, "eigenpairs": 30, "merging": 6}
 KILLED_ROWS, KILLS = 20_000, 10
 SAMPLES = {"clusters": (10_000, 50_000), "MNIST": (10_000, 30_000)}
+# Dask lets the system take back freed memory at once; to get it again, tasks take three times as long
+OF_MEMORY = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
 _PEAKS: list[Peak] = []  # of this process
 
 
@@ -136,8 +138,9 @@ def clients(n_workers: int, allowed_failures: int) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
+    settings = {"distributed.scheduler.allowed-failures": allowed_failures, OF_MEMORY: None}
     with (
-        dask.config.set({"distributed.scheduler.allowed-failures": allowed_failures}),
+        dask.config.set(settings),
         LocalCluster(**options) as cluster,
         Client(cluster, direct_to_workers=True) as client,
     ):

@@ -51,7 +51,10 @@ X is a dask array with chunks of whole rows, a dask data frame, or in memory. Of
 `labels_` and `membership_` are dask arrays with the chunks of X, all other results NumPy arrays;
 `predict` and `predict_proba` are lazy. Workers need this package in the same version.
 
-If the client can reach the workers, make it by `Client(address, direct_to_workers=True)`:
+Start workers on Linux without Dask's setting that gives freed memory back at once, by which tasks
+take up to three times as long: before a `LocalCluster` is made,
+`dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})`; for
+`dask worker`, the same in Dask's configuration. If the client can reach the workers, make it by `Client(address, direct_to_workers=True)`:
 otherwise all vectors pass through the scheduler. The size of chunks matters little: the fit reads
 each once. Dask's dashboard (`client.dashboard_link`) shows the tasks.
 
