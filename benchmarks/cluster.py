@@ -41,7 +41,7 @@ SETTINGS: dict[str, Any] = {"backend": "numpy", "random_state": 0}
 KILLED_IN = {"neighbours": 15, "eigenpairs": 30, "merging": 6}
 KILLED_ROWS, KILLS = 20_000, 10
 SAMPLES = {"clusters": (10_000, 50_000), "MNIST": (10_000, 30_000)}
-# Dask lets the system take back freed memory at once; to get it again, tasks take three times as long
+# Dask gives freed memory back at once; to get it again, tasks take three times as long
 OF_MEMORY = "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_"
 _PEAKS: list[Peak] = []  # of this process
 

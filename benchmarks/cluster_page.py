@@ -51,10 +51,11 @@ X is a dask array with chunks of whole rows, a dask data frame, or in memory. Of
 `labels_` and `membership_` are dask arrays with the chunks of X, all other results NumPy arrays;
 `predict` and `predict_proba` are lazy. Workers need this package in the same version.
 
-Start workers on Linux without Dask's setting that gives freed memory back at once, by which tasks
-take up to three times as long: before a `LocalCluster` is made,
-`dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})`; for
-`dask worker`, the same in Dask's configuration. If the client can reach the workers, make it by `Client(address, direct_to_workers=True)`:
+On Linux, Dask has workers give freed memory back at once, by which tasks take up to three times as
+long. Before a `LocalCluster` is made, or in Dask's configuration for `dask worker`, set
+`dask.config.set({"distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": None})`.
+
+If the client can reach the workers, make it by `Client(address, direct_to_workers=True)`:
 otherwise all vectors pass through the scheduler. The size of chunks matters little: the fit reads
 each once. Dask's dashboard (`client.dashboard_link`) shows the tasks.
 
@@ -151,14 +152,15 @@ def _measured(fits: Found, killed: Found, samples: Found) -> str:
         for task, result in samples
         for x in result["samples"]
     ]
-    return f"""{table(["set", "rows clustered", "seconds", "k", "ARI", "ARI to all rows"], given)}
+    return f"""
+{table(["set", "rows clustered", "seconds", "k", "ARI", "ARI to all rows"], given)}
 
 The first line of each set clusters all rows; the others cluster a sample and predict the rest.
 
 ## Measured
 
-{ROWS:,} rows in {COLUMNS} columns, {CLUSTERS} clusters, on a machine with two cores, which the
-client and its workers share: so workers cannot be faster here.
+{ROWS:,} rows in {COLUMNS} columns, {CLUSTERS} clusters, on a machine with two cores, which one
+process uses as well, and which the client and its workers share.
 
 {_table_of_fits(runs)}
 
@@ -172,9 +174,9 @@ Workers were killed at drawn moments, in fits of {KILLED_ROWS:,} rows: the same 
 
 A simulation of the recorded loops, with a network of {size_in_units(int(BANDWIDTH))} a second at
 the client, and {1000 * LATENCY:g} ms for a task. The client alone needs {seconds(client)} more,
-with any number of workers. In the last column, bytes and seconds are in proportion to the rows; the
-client alone would need {seconds(client * MANY / ROWS)} more. The search for neighbours does not
-grow in proportion, above all in many columns: with `neighbors="approximate"`, it is the client's.
+with any number of workers. In the last column, bytes and seconds are in proportion to the rows, as
+is the client's own time, {seconds(client * MANY / ROWS)}, and its memory. The exact search takes
+longer than in proportion, above all in many columns; `neighbors="approximate"` runs on the client.
 
 {table(["workers", f"{ROWS:,} rows", f"{MANY:,} rows"], more)}
 
