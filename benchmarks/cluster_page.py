@@ -66,18 +66,18 @@ decides. Workers do what takes longest:
 
 | stage | a task | each worker gets once | the task gets | it returns |
 |---|---|---|---|---|
-| graph | measures distances of some rows to those near them | the rows | a number | near rows |
+| graph | measures distances of some rows to those near them | the rows | which rows | near rows |
 | eigenpairs | filters 16 vectors | the graph | the vectors | the vectors |
 | merging | merges one set of fragments | the rows and their graphs | fragments | a tree |
 
-The client does the rest: sums over all rows, products with the graph, for which sending vectors
-would take longer, and fragments; and all eigenpairs if there are fewer than 65,536 rows. With a GPU
-(`backend="cuda"`) it also computes eigenpairs and merges. Workers use no GPU: it would filter
-faster than a network brings the vectors.
+The client does the rest: fragments, sums over all rows, and products with the graph, because
+sending vectors takes longer than one product. It also computes all eigenpairs of fewer than 65,536
+rows. A client with a GPU (`backend="cuda"`) computes eigenpairs and merges by itself; workers use
+no GPU, because vectors would arrive more slowly than it filters them.
 
 The client needs as much memory as a fit in one process: [files](large.md#memory-limit) help there
-too. A worker with one thread needs about 140 MB + 2.8 kB a row, most of it for merging; before,
-it holds its share of a dask X.
+too. A worker with one thread needs about 140 MB + 2.8 kB a row, most of it for merging. While a
+dask X is read, the workers together hold it as well.
 
 **The result is that of one process**, to the last bit, for any number of workers with the same
 processor and libraries: a task is a function of what it gets, and sums are taken by the client in
@@ -180,8 +180,8 @@ longer than in proportion, above all in many columns; `neighbors="approximate"` 
 
 {table(["workers", f"{ROWS:,} rows", f"{MANY:,} rows"], more)}
 
-Few panels bound the workers that filter, fewer as eigenpairs converge, and a tree is merged by one
-worker: there are six.
+A filter has a task for every 16 vectors, fewer as eigenpairs converge, and merging has six: more
+workers have nothing to do.
 
 `python -m benchmarks.cluster` measures all this, on {machine(stamps(FILE)[-1])}
 """

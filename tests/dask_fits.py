@@ -7,7 +7,15 @@ from contextlib import contextmanager
 import dask
 import distributed
 import numpy as np
+import pytest
 
+MARKS = [
+    pytest.mark.cluster,
+    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+# of specialk_gpu.spectrum.tall: so fits of thousands of rows are shared
+FEW_ROWS = {"MANY_ROWS": 1000, "SLAB": 512, "NARROW_PANEL": 8}
 SETTINGS = {"backend": "numpy", "random_state": 0, "eigen_solver": "chebyshev"}
 
 

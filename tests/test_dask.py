@@ -24,6 +24,8 @@ distributed = pytest.importorskip("distributed")
 on_cluster = pytest.importorskip("specialk_gpu.dask")
 
 from dask_fits import (  # noqa: E402 - after what may be absent
+    FEW_ROWS,
+    MARKS,
     SETTINGS,
     assert_same_fit,
     clusters,
@@ -32,11 +34,7 @@ from dask_fits import (  # noqa: E402 - after what may be absent
     local_cluster,
 )
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,7 @@ def mortal():
 @pytest.fixture(autouse=True)
 def few_rows_are_many(monkeypatch):
     """Let fits of thousands of rows be shared."""
-    for name, value in {"MANY_ROWS": 1000, "SLAB": 512, "NARROW_PANEL": 8}.items():
+    for name, value in FEW_ROWS.items():
         monkeypatch.setattr(tall, name, value)
 
 

@@ -23,6 +23,8 @@ distributed = pytest.importorskip("distributed")
 on_cluster = pytest.importorskip("specialk_gpu.dask")
 
 from dask_fits import (  # noqa: E402 - after what may be absent
+    FEW_ROWS,
+    MARKS,
     SETTINGS,
     assert_same_fit,
     clusters,
@@ -31,13 +33,7 @@ from dask_fits import (  # noqa: E402 - after what may be absent
     local_cluster,
 )
 
-FEW_ROWS = {"MANY_ROWS": 1000, "SLAB": 512, "NARROW_PANEL": 8}
-
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.filterwarnings("ignore:Sending large graph:UserWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-]
+pytestmark = MARKS
 
 
 @pytest.fixture(scope="module")

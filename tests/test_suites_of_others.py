@@ -2,13 +2,15 @@
 
 Nothing is copied: a test of scikit-learn is a function of its package, called once for each of its
 parameters, with our class in place of theirs. A shim translates the parameters. `LEFT_OUT` and
-`FAIL` name what is not run, or does not pass, with the reason; a new test of theirs is run.
+`WITH_OTHERS` name what is not run, `FAIL` what does not pass, with the reasons; a new test of
+theirs is run, and must call ours.
 
 scikit-learn's run in `make test`, those of ClustPy and scanpy in `make others`. The installed
 packages of these two come without tests: of ClustPy there is the check of estimators that its tests
 call; scanpy's own transformers are what ours is compared with.
 """
 
+import functools
 import inspect
 import itertools
 import warnings
@@ -108,6 +110,19 @@ def calls(module, left_out, fail):
     return found
 
 
+def put_in_place(monkeypatch, module, ours):
+    """Put ours in place of what a module of tests calls; return the names that were called."""
+    called = []
+
+    def counted(name, *arguments, **given):
+        called.append(name)
+        return ours[name](*arguments, **given)
+
+    for name in ours:
+        monkeypatch.setattr(module, name, functools.partial(counted, name))
+    return called
+
+
 # -- scikit-learn's SpectralClustering ------------------------------------------------------------
 
 LEFT_OUT = {
@@ -122,14 +137,16 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize(("test", "given"), calls(spectral, LEFT_OUT, {}))
 def test_of_spectral_clustering_passes_with_n_clusters(test, given, monkeypatch):
-    monkeypatch.setattr(spectral, "SpectralClustering", Spectral)
-    monkeypatch.setattr(spectral, "spectral_clustering", spectral_function)
-    test(**given)
+    ours = {"SpectralClustering": Spectral, "spectral_clustering": spectral_function}
+    called = put_in_place(monkeypatch, spectral, ours)
+    test(**given)  # asserts on what ours finds
+    assert called
 
 
 # -- scikit-learn's transformers of neighbours ----------------------------------------------------
 
 
+WITH_OTHERS = {"test_dbscan": "takes neighbours within a radius, not ours"}
 FAIL = {
     "test_tsne": (InvalidParameterError, "it asks for squared distances too, which ours has not"),
 }
@@ -142,15 +159,16 @@ def transformer(n_neighbors=5, mode="distance", metric="minkowski", algorithm="a
     return ExactNeighborsTransformer(n_neighbors, mode=mode, metric=metric, backend="numpy")
 
 
-@pytest.mark.parametrize(("test", "given"), calls(pipelines, {}, FAIL))
+@pytest.mark.parametrize(("test", "given"), calls(pipelines, WITH_OTHERS, FAIL))
 def test_of_pipelines_passes_with_our_transformer(test, given, monkeypatch):
-    monkeypatch.setattr(pipelines, "KNeighborsTransformer", transformer)
-    test(**given)
+    called = put_in_place(monkeypatch, pipelines, {"KNeighborsTransformer": transformer})
+    test(**given)  # asserts on what ours finds
+    assert called
 
 
 def test_what_is_left_out_or_fails_is_there():
     assert all(hasattr(spectral, name) for name in LEFT_OUT)
-    assert all(hasattr(pipelines, name) for name in FAIL)
+    assert all(hasattr(pipelines, name) for name in WITH_OTHERS | FAIL)
 
 
 # -- ClustPy --------------------------------------------------------------------------------------
