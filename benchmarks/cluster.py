@@ -138,7 +138,11 @@ def clients(n_workers: int, allowed_failures: int) -> Iterator[Any]:
     from distributed import Client, LocalCluster
 
     options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
-    settings = {"distributed.scheduler.allowed-failures": allowed_failures, OF_MEMORY: None}
+    settings = {
+        "distributed.scheduler.allowed-failures": allowed_failures,
+        "distributed.deploy.lost-worker-timeout": "1 hour",  # so that a second death is no end
+        OF_MEMORY: None,
+    }
     with (
         dask.config.set(settings),
         LocalCluster(**options) as cluster,

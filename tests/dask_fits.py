@@ -22,7 +22,12 @@ SETTINGS = {"backend": "numpy", "random_state": 0, "eigen_solver": "chebyshev"}
 @contextmanager
 def local_cluster(allowed_failures, n_workers=2):
     """Return a client of workers; a task may kill so many of them."""
-    settings = {"distributed.scheduler.allowed-failures": allowed_failures}
+    settings = {
+        "distributed.scheduler.allowed-failures": allowed_failures,
+        # A cluster drops a worker that is down when this time after an *earlier* death has passed,
+        # though it is just being started again.
+        "distributed.deploy.lost-worker-timeout": "1 hour",
+    }
     options = {"n_workers": n_workers, "threads_per_worker": 1, "dashboard_address": ":0"}
     with (
         dask.config.set(settings),
