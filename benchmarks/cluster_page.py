@@ -89,7 +89,8 @@ one order.
   or, if none has it, sent again.
 - *One worker after another*: a `MemoryError` names the stage and what a task needs. Give workers
   more memory, or fewer threads. How often a task may lose its worker is Dask's setting
-  `distributed.scheduler.allowed-failures` (3).
+  `distributed.scheduler.allowed-failures` (3). A `LocalCluster` may not start a worker again that
+  dies twice within 15 seconds; a longer `distributed.deploy.lost-worker-timeout` mends that.
 - *All workers*, for a minute: a `RuntimeError`. Where workers take long to start, call
   `client.wait_for_workers(1)` before `fit`.
 - *The client*: with `checkpoint=`, the same fit [goes on](large.md#checkpoint) where it was.
