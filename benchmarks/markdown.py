@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["OLD_RULE", "machine", "seconds", "table", "with_figures"]
+__all__ = ["NOT_YET", "OLD_RULE", "machine", "megabytes", "seconds", "table", "with_figures"]
 
+NOT_YET = "Not measured yet."
 OLD_RULE = "the rule before fragments and merging"  # what decided by default up to 08bcf73
 BEGIN, END = "<!-- figures: python -m benchmarks.tables -->", "<!-- end of figures -->"
 
@@ -34,3 +35,9 @@ def seconds(x: float | None) -> str:
     if x is None:
         return ""
     return f"{1000 * x:.3g} ms" if x < 0.1 else f"{x:.3g} s" if x < 1000 else f"{x:.0f} s"
+
+
+def megabytes(row: dict[str, Any]) -> str:
+    """Write the peak memory, on the device where it was measured there."""
+    peak = row.get("device_peak_bytes", row.get("peak_bytes"))
+    return "" if peak is None else f"{peak / 1e6:,.0f} MB"

@@ -1,161 +1,20 @@
-"""The pages of benchmarks: this library beside others, its stages, and what a GPU has to show."""
+"""The page of benchmarks: this library beside others, its stages, and what a GPU has to show."""
 
 from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from benchmarks import history
-from benchmarks.compare import CONTENDERS, OURS, REAL, SETS
-from benchmarks.markdown import machine, seconds, table, with_figures
+from benchmarks.compare_page import beside_others, waited
+from benchmarks.markdown import NOT_YET, machine, megabytes, seconds, table
 from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS
 from benchmarks.suite.cases import Case
 
-__all__ = ["benchmarks_page", "comparison"]
-
-NOT_YET = "Not measured yet."
-SHOWN = ("MNIST, 60,000", "MNIST, 10,000", "Gaussians, 1,500 x 2")  # the first that was measured
-
-
-# -- beside others --------------------------------------------------------------------------------
-
-
-def compared() -> dict[str, dict[str, dict[str, Any]]]:
-    """Return what benchmarks.compare has found, by set and contender; errors too."""
-    found: dict[str, dict[str, dict[str, Any]]] = {}
-    for row in read(RESULTS / "compare.jsonl"):
-        task = row["task"]
-        result = row.get("result") or {"error": row["error"]}
-        found.setdefault(task["set"], {})[task["contender"]] = result
-    return found
-
-
-def named(who: str) -> str:
-    """Name a contender, with a star where k is given."""
-    return f"{who} *" if CONTENDERS[who].must_be_told_k else who
-
-
-def state(row: dict[str, Any]) -> str:
-    """Say in a word why there are no figures."""
-    if "error" in row:
-        return "not installed" if "is not installed" in row["error"] else "failed"
-    return "stopped" if "stopped" in row else ""
-
-
-def waited() -> str:
-    """Return the time limit of contenders, in brackets; "" if none was stopped."""
-    rows = (row for found in compared().values() for row in found.values())
-    found = {x for row in rows if (x := row.get("stopped", "").partition("within ")[2])}
-    return f" ({' or '.join(sorted(found))})" if found else ""
-
-
-def first_and_warm(row: dict[str, Any]) -> str:
-    """Write the seconds of the first call and of the warm ones."""
-    warm = f", {seconds(row['warm'])}" if row["warm"] is not None else ""
-    return f"{seconds(row['first'])}{warm}"
-
-
-def agreement(row: dict[str, Any]) -> str:
-    """Write k, ARI and AMI."""
-    return f"{row['k']}, {row['ari']:.2f}, {row['ami']:.2f}"
-
-
-def beside_table(
-    found: dict[str, dict[str, dict[str, Any]]], cell: Callable[[dict[str, Any]], str]
-) -> str:
-    """Lay out contenders by sets."""
-    names = [name for name in SETS if name in found]
-    lines = []
-    for who in CONTENDERS:
-        rows = [found[name].get(who) for name in names]
-        if any(rows):
-            cells = ["" if row is None else state(row) or cell(row) for row in rows]
-            lines.append([named(who), *cells])
-    return table(["", *names], lines)
-
-
-def on_real_sets(found: dict[str, dict[str, Any]]) -> str:
-    """Lay out what each contender finds on the real sets."""
-    lines = []
-    for who, result in found.items():
-        rows = result.get("sets", [])
-        done = [row for row in rows if "k" in row]
-        if not done:
-            lines.append([named(who), state(result), *5 * [""]])
-            continue
-        right = Counter(row["verdict"] for row in done if "verdict" in row)
-        verdicts = f"{right['right']} of {sum(right.values())}" if right else ""
-        apart = [row["ari"] for row in done if "ari" in row and row["tier"] != "overlap"]
-        means = [statistics.mean(row[key] for row in done if key in row) for key in ("ari", "ami")]
-        cells = [f"{len(done)}", verdicts, *(f"{x:.3f}" for x in means)]
-        cells.append(f"{statistics.mean(apart):.3f}" if apart else "")
-        spent = statistics.median(row["seconds"] for row in done)
-        lines.append([named(who), *cells, seconds(spent)])
-    head = ["", "sets", "right k", "mean ARI", "mean AMI", "ARI, no overlap", "median time"]
-    return table(head, lines)
-
-
-def beside_others() -> str:
-    """Lay out all that benchmarks.compare has found."""
-    found = compared()
-    if not found:
-        return NOT_YET
-    real = found.pop(REAL, {})
-    parts = []
-    if found:
-        parts += ["First call, and warm:", beside_table(found, first_and_warm)]
-        parts += ["k, ARI and AMI:", beside_table(found, agreement)]
-        parts += ["Peak memory:", beside_table(found, megabytes)]
-    if real:
-        parts += [
-            "Real sets, whose acceptable k were written down before any method ran; the mean ARI "
-            "once more over those whose classes do not overlap:",
-            on_real_sets(real),
-        ]
-    failed = [
-        f"- {who}, {name}: {row['error'].replace('|', '/')}"
-        for name, rows in {**found, REAL: real}.items()
-        for who, row in rows.items()
-        if "error" in row
-    ]
-    parts += ["Errors:", "\n".join(failed)] if failed else []
-    return "\n\n".join([*parts, f"Measured on {machine(stamps(RESULTS / 'compare.jsonl')[-1])}"])
-
-
-def ranking(found: dict[str, dict[str, Any]]) -> str:
-    """Lay out the contenders on one set by ARI, with their time as a multiple of ours."""
-    done = {who: row for who, row in found.items() if "ari" in row}
-
-    def spent(row: dict[str, Any]) -> float:
-        return row["first"] if row["warm"] is None else row["warm"]
-
-    ours = spent(done[OURS]) if OURS in done else None
-    lines = []
-    for who, row in sorted(done.items(), key=lambda one: -one[1]["ari"]):
-        times = f"{spent(row) / ours:.2f}" if ours else ""
-        lines.append([named(who), row["k"], f"{row['ari']:.3f}", seconds(spent(row)), times])
-    none = [f"{who} ({state(row)})" for who, row in found.items() if who not in done]
-    left = f"\n\nNo answer: {', '.join(none)}." if none else ""
-    return table(["", "k", "ARI", "time", "times ours"], lines) + left
-
-
-def comparison(text: str) -> str:
-    """Return docs/comparison.md with its figures replaced."""
-    found = compared()
-    name = next((name for name in SHOWN if name in found), None)
-    if name is None:
-        return with_figures(text, f"\n{NOT_YET}\n")
-    figures = f"""
-{name} rows, by agreement with the classes (ARI). A star: k was given. *Times ours*: below 1 it is
-faster than SpecialK. {{doc}}`benchmarks` has the other sets, and how this was measured.
-
-{ranking(found[name])}
-"""
-    return with_figures(text, figures)
+__all__ = ["benchmarks_page"]
 
 
 # -- stages and whole fits ------------------------------------------------------------------------
@@ -309,12 +168,6 @@ def count_cell(row: dict[str, Any] | None, name: str) -> str:
     n = row["result"].get(f"{name}_bytes")
     size = f"{n / 1000:,.0f} kB" if n and n >= 1000 else f"{n} B"
     return f"{row['result'][name]:,}" + (f", {size}" if n else "")
-
-
-def megabytes(row: dict[str, Any]) -> str:
-    """Write the peak memory, on the device where it was measured there."""
-    peak = row.get("device_peak_bytes", row.get("peak_bytes"))
-    return "" if peak is None else f"{peak / 1e6:,.0f} MB"
 
 
 def benchmarks_page() -> str:

@@ -15,8 +15,9 @@ from typing import Any
 
 from benchmarks import cluster_page, growth, large
 from benchmarks.calibration.page import calibration_page
+from benchmarks.compare_page import comparison
 from benchmarks.markdown import OLD_RULE, machine, seconds, table, with_figures
-from benchmarks.pages import benchmarks_page, comparison
+from benchmarks.pages import benchmarks_page
 from benchmarks.paper.pages import reproduce, sensitivity_page
 from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS

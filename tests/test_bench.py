@@ -319,9 +319,10 @@ def test_a_stage_is_counted(waits, monkeypatch):
 
 def test_pages_and_figures_are_laid_out_from_results(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [str(Path(__file__).parents[1]), *sys.path])
-    from benchmarks import pages, reach, stamp
+    from benchmarks import compare_page, pages, reach, stamp
 
-    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    for module in (compare_page, pages):
+        monkeypatch.setattr(module, "RESULTS", tmp_path)
     assert pages.benchmarks_page().count("Not measured yet.") == 6
     assert "**Nothing has been measured on a GPU yet" in pages.benchmarks_page()
     assert "Not counted yet." in pages.benchmarks_page()

@@ -3,16 +3,19 @@
 import argparse
 import importlib.util
 import json
+import time
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.datasets import make_blobs
 from sklearn.metrics import adjusted_rand_score, homogeneity_score
 
-from benchmarks import compare, contenders, markdown, pages
-from benchmarks.compare import CONTENDERS, OURS, REAL, SETS, Set
+from benchmarks import compare, compare_page, contenders, markdown
+from benchmarks.compare import CONTENDERS, OURS, REAL, SETS, TOLD_K_AND_GRAPH, Set
 from benchmarks.paper.runner import read
 from benchmarks.selection import PATHS
+from specialk_gpu import knn_graph
 
 pytestmark = pytest.mark.pages
 
@@ -47,11 +50,20 @@ def test_contenders_find_clusters_that_are_far_apart(who):
     for name in contender.needs:
         if importlib.util.find_spec(name.partition(".")[0]) is None:
             pytest.skip(f"needs {name}")
-    _, labels = compare.timed(contender, X, 3)
+    _, labels = compare.timed(contender, knn_graph(X) if contender.given_graph else X, 3)
     if "eiden" in who or "UMAP" in who:  # they divide clusters, here too
         assert homogeneity_score(Y, labels) == pytest.approx(1)
     else:
         assert adjusted_rand_score(Y, labels) >= 0.95  # HDBSCAN leaves rows out
+
+
+def test_verification_is_a_part_of_a_fit_with_a_given_graph():
+    rng = np.random.default_rng(0)
+    W = knn_graph(rng.standard_normal((1000, 3)))
+    began = time.perf_counter()
+    assert 0 < contenders.seconds_of_verification(W, 3) < time.perf_counter() - began
+    complete = np.ones((30, 30)) - np.eye(30)  # so small that all its eigenpairs are found
+    assert contenders.seconds_of_verification(sparse.csr_array(complete), 2) == 0
 
 
 def test_graphs_of_contenders_are_symmetric_and_have_each_edge_once():
@@ -172,9 +184,9 @@ def test_tasks_are_of_sets_that_are_there(monkeypatch, folder):
 
 
 def test_pages_show_what_was_measured(tmp_path, monkeypatch):
-    monkeypatch.setattr(pages, "RESULTS", tmp_path)
+    monkeypatch.setattr(compare_page, "RESULTS", tmp_path)
     page = f"before {markdown.BEGIN}old{markdown.END} after"
-    assert "Not measured yet." in pages.comparison(page)
+    assert "Not measured yet." in compare_page.comparison(page)
     result = {"first": 2.0, "warm": 1.5, "seconds": [1.5], "peak_bytes": 5e6, "in_none": 0.0}
     result |= {"k": 10, "ari": 0.934, "ami": 0.91}
     other = result | {"first": 6.0, "warm": None, "ari": 0.5, "k": 99}
@@ -191,12 +203,16 @@ def test_pages_show_what_was_measured(tmp_path, monkeypatch):
         {"stamp": stamp},
         {"task": {"set": name, "contender": OURS}, "result": result},
         {"task": {"set": name, "contender": "SpectralClustering"}, "result": other},
+        {
+            "task": {"set": name, "contender": TOLD_K_AND_GRAPH},
+            "result": result | {"verification": 0.25},
+        },
         {"task": {"set": name, "contender": "HDBSCAN"}, "result": {"stopped": "no answer"}},
         {"task": {"set": name, "contender": "STSC"}, "error": "MemoryError: a|b"},
         {"task": {"set": REAL, "contender": OURS}, "result": {"sets": real}},
     ]
     (tmp_path / "compare.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = pages.beside_others()
+    text = compare_page.beside_others()
     for words in (
         "| SpecialK | 2 s, 1.5 s |",
         "| SpecialK | 10, 0.93, 0.91 |",
@@ -204,9 +220,10 @@ def test_pages_show_what_was_measured(tmp_path, monkeypatch):
         "| HDBSCAN | stopped |",
         "| SpecialK | 2 | 1 of 2 | 0.600 | 0.650 | 1.000 | 2 s |",
         "- STSC, MNIST, 60,000: MemoryError: a/b",
+        "This takes 0.25 s of 1.5 s (MNIST, 60,000).",
     ):
         assert words in text
-    filled = pages.comparison(page)
+    filled = compare_page.comparison(page)
     assert filled.startswith(f"before {markdown.BEGIN}\nMNIST, 60,000 rows")
     assert filled.endswith(f"{markdown.END} after")
     assert "| SpectralClustering * | 99 | 0.500 | 6 s | 4.00 |" in filled
