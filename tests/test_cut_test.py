@@ -792,9 +792,6 @@ class Given:
     def valleys(self, *_):
         return self
 
-    def counts(self, *_):
-        return None
-
     def log_p(self, _, deep):
         self.asked.append("deep" if deep[0] else "valley")
         return np.full(len(deep), self.valley)
@@ -818,7 +815,7 @@ def parts_of(bk, monkeypatch, graphs, near, wide=(9.0, 9.0), size=100, core=None
     monkeypatch.setattr(parts_module, "Cuts", lambda graph, *_: known[graph])
     monkeypatch.setattr(parts_module, "parts_joined_by_walks",
                         lambda *_: (labels, np.arange(2), cores))  # fmt: skip
-    monkeypatch.setattr(parts_module, "rows_in_valleys", lambda _: bk.xp.zeros((2, 1)))
+    graphs.counts = lambda pairs, _: bk.xp.zeros((len(pairs), 2, 96))
     monkeypatch.setattr(parts_module, "valley_log_p", graphs.log_p)
     return Parts(graphs, labels, 2)
 

@@ -21,7 +21,7 @@ CERTAIN = 1e-4  # the order of rows is unknown where f, or 1 - f, is below this
 TOUCHING = 0.01  # two parts touch if the edges between them weigh more than this
 MIXED = 0.004  # lazy walks mix soon if their two leading eigenvalues differ by this or more
 FEW = 2**13  # up to this many rows, the order of a part is computed to more digits
-CHUNK = 2**18  # rows and edges that are processed together on the host
+CHUNK = 2**17  # rows and edges that are processed together on the host
 
 
 class Cuts:
@@ -56,22 +56,25 @@ class Cuts:
         self._members = np.zeros((2 * K, K), dtype=bool)
         self._members[:K] = np.eye(K, dtype=bool)
         order = xp.argsort(part, kind="stable")  # from here on, rows are in this order
-        self._rows, self._part = order, part[order]
+        self._rows = order
         self._twins = None if graph.twins is None else graph.twins[order]
         self._shares = NodeRows(bk, K, m)
         for parts, own in walk_panels(graph, part, K):
             self._shares.values[parts] = own[order].T
         place = xp.empty(m, dtype=np.int32)
         place[order] = xp.arange(m, dtype=np.int32)
-        ends = xp.searchsorted(self._part, xp.arange(K + 1, dtype=part.dtype))
+        first_of_part = xp.searchsorted(part[order], xp.arange(K + 1, dtype=part.dtype))
         row, column, weight = graph.edges
         key = _pairs_of_parts(xp, part[row], part[column], K)
         by_key = xp.argsort(key, kind="stable")
-        self._edges = [place[x[by_key]] for x in (row, column)]
+        self._edges = xp.empty((2, row.size), dtype=np.int32)  # those of the smaller part first
+        ends = place[row], place[column]
+        for own, of_ends in zip(self._edges, (xp.minimum, xp.maximum), strict=True):
+            own[...] = of_ends(*ends)[by_key]
         self._edge_weights = weight[by_key]
         bounds = xp.searchsorted(key[by_key], xp.arange(K * K + 1).astype(key.dtype))
         weights = bk.bin_sums(key, weight, K * K)
-        known = [order[ends[:-1]], ends, bounds, weights]
+        known = [order[first_of_part[:-1]], first_of_part, bounds, weights]
         known = bk.to_numpy(xp.concatenate(known))  # exact: below 2^53
         pieces = np.split(known, np.cumsum([K, K + 1, K * K + 1]))
         first, ends, bounds = (x.astype(np.int64) for x in pieces[:3])
@@ -147,20 +150,20 @@ class Cuts:
         return self.borders(pairs, self.bk.to_numpy(self.heaviest(pairs)))
 
     def heaviest(self, pairs: np.ndarray) -> Array:
-        """Return the heaviest cuts left and right of the borders, and those at them: (3, p)."""
+        """Return the heaviest cuts left of the borders, those at them, and right of them: (p, 3)."""
         if not len(pairs):
-            return self.bk.xp.empty((3, 0))
+            return self.bk.xp.empty((0, 3))
         inside, edges = self._inside(pairs)
         chunks = [np.arange(len(pairs))]
         if self.bk.name == "numpy":
             load = self.sizes[pairs].sum(axis=1) + edges @ self._n_edges
             chunks = np.split(chunks[0], np.flatnonzero(np.diff(np.cumsum(load) // CHUNK)) + 1)
         found = map_chunks(lambda own: self._heaviest(pairs[own], inside[own], edges[own]), chunks)
-        return self.bk.xp.concatenate(found, axis=1)
+        return self.bk.xp.concatenate(found)
 
     def borders(self, pairs: np.ndarray, heaviest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the result of `measure` from that of `heaviest`, on the host."""
-        left, right, level = heaviest
+        left, level, right = heaviest.T
         whole = self.weights[pairs[:, 0], pairs[:, 1]]
         between = np.where(level > 0, np.maximum(np.minimum(level, whole), whole / 2), whole)
         return between, np.minimum(left, right)
@@ -172,83 +175,57 @@ class Cuts:
 
     def _heaviest(self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray) -> Array:
         """Return `heaviest` for one chunk of pairs."""
-        xp = self.bk.xp
-        if len(pairs) == 1:
-            cuts, known = self._profile(pairs[0], inside[0], edges[0])
-        else:
-            cuts, known = self._profiles(pairs, inside, edges)
-        cuts = xp.where(known, cuts, 0)
-        ends = np.cumsum(self.sizes[pairs].sum(axis=1))
-        first = ends - self.sizes[pairs].sum(axis=1)
-        border = first + self.sizes[pairs[:, 0]] - 1
-        left = self.bk.segment_max(cuts, first, border + 1)
-        right = self.bk.segment_max(cuts, border, ends)
-        return xp.stack([left, right, cuts[self.bk.asarray(border)]])
-
-    def _profile(
-        self, pair: np.ndarray, inside: np.ndarray, edges: np.ndarray
-    ) -> tuple[Array, Array]:
-        """Return the weight of the cut after each row in the order of f, and if it is known.
-
-        The last entry lies behind all rows and is never known.
-        """
-        bk, xp = self.bk, self.bk.xp
-        rows = self._row_slices(np.flatnonzero(inside))
-        own, other = (
-            xp.concatenate([shares[part] for part in rows])
-            for shares in self._shares.values[self._shares.place[pair]]
-        )
-        f = other / (own + other)  # own + other > 0: a walk reaches one of the two
-        twins = None
-        if self._twins is not None:
-            twins = xp.concatenate([self._twins[part] for part in rows])
-        order = _cut_order(xp, f, twins)
-        rank = xp.empty(f.size, dtype=np.int32)
-        rank[order] = xp.arange(f.size, dtype=np.int32)
-        place, start = xp.empty(self._part.size, dtype=np.int32), 0
-        for part in rows:
-            stop = start + part.stop - part.start
-            place[part], start = rank[start:stop], stop
-        starts, stops = self._first_edge[edges], self._first_edge[edges] + self._n_edges[edges]
-        groups = [slice(*ends) for ends in zip(starts.tolist(), stops.tolist(), strict=True)]
-        ends = [place[xp.concatenate([x[group] for group in groups])] for x in self._edges]
-        weight = xp.concatenate([self._edge_weights[group] for group in groups])
-        opened = bk.bin_sums(xp.minimum(*ends), weight, f.size)
-        closed = bk.bin_sums(xp.maximum(*ends), weight, f.size)
-        return xp.cumsum(opened - closed), _known_cuts(xp, f, twins, order)
+        cuts, known = self._profiles(pairs, inside, edges)
+        xp, own = self.bk.xp, cuts[:-1]
+        xp.multiply(own, known, out=own)
+        n_rows = self.sizes[pairs]
+        ends = np.cumsum(n_rows.sum(axis=1))
+        first = ends - n_rows.sum(axis=1)
+        border = first + n_rows[:, 0] - 1
+        start = np.stack([first, border, border], axis=1)
+        end = np.stack([border + 1, border + 1, ends], axis=1)
+        return self.bk.segment_max(cuts, start.ravel(), end.ravel()).reshape(-1, 3)
 
     def _profiles(
         self, pairs: np.ndarray, inside: np.ndarray, edges: np.ndarray
     ) -> tuple[Array, Array]:
-        """Return the results of `_profile` for several pairs, concatenated.
+        """Return the weight of the cut after each row, in the order of f, and if it is known.
 
-        Behind all rows of a pair no edge is open: that cut weighs 0, whether it is known or not.
+        The rows of the first pair come first, then those of the second, and so on. Behind all rows
+        of a pair no edge is open: that cut weighs 0, whether it is known or not. There is no entry
+        of `known` for the last row of all.
         """
-        bk, xp = self.bk, self.bk.xp
+        bk, xp, m = self.bk, self.bk.xp, self._rows.size
         pair, part = np.nonzero(inside)
         counts = self.sizes[part]
-        ends = np.cumsum(counts)
-        at, of_pair = _ranges_of_cuts(bk, self._first_row[part], counts, pair)
-        places = bk.asarray(np.ascontiguousarray(self._shares.place[pairs].T))
-        own, other = (self._shares.values[place[of_pair], at] for place in places)
-        f, twins = other / (own + other), None if self._twins is None else self._twins[at]
-        order = _cut_order(xp, f, twins)
-        short = np.min_scalar_type(len(pairs))  # the host sorts short integers faster
-        order = order[xp.argsort(of_pair.astype(short)[order], kind="stable")]
-        rank = xp.empty(f.size, dtype=np.int32)
-        rank[order] = xp.arange(f.size, dtype=np.int32)
         shift = np.zeros(inside.shape, dtype=np.int64)  # from a row to its place in a pair
-        shift[pair, part] = ends - counts - self._first_row[part]
+        shift[pair, part] = np.cumsum(counts) - counts - self._first_row[part]
+        start = -shift[pair, part]
+        own, other = self._shares.place[pairs[pair]].T * m + start
+        rows = bk.repeated(np.stack([own, other, start, pair]), counts)
+        rows[:3] += xp.arange(rows.shape[1])
+        own, other = self._shares.values.ravel().take(rows[:2])
+        f = other / (own + other)  # own + other > 0: a walk reaches one of the two
+        twins = None if self._twins is None else self._twins[rows[2]]
+        order = _cut_order(xp, f, twins)
+        if len(pairs) > 1:
+            short = np.min_scalar_type(len(pairs))  # the host sorts short integers faster
+            order = order.take(xp.argsort(rows[3].astype(short).take(order), kind="stable"))
+        rank = xp.empty(f.size, dtype=np.int64)
+        rank[order] = xp.arange(f.size)
         pair, group = np.nonzero(edges)
-        at, of_pair = _ranges_of_cuts(bk, self._first_edge[group], self._n_edges[group], pair)
-        shift, weight = bk.asarray(shift.ravel()), self._edge_weights[at]
-        sides: list[Array] = []
-        for x in self._edges:
-            row = x[at]
-            sides.append(rank[shift[of_pair * self.K + self._part[row]] + row])
+        counts = self._n_edges[group]
+        start = self._first_edge[group] - (np.cumsum(counts) - counts)
+        of_ends = (shift[pair, ends[group]] for ends in self._ends_of_group)
+        at, *shifts = bk.repeated(np.stack([start, *of_ends]), counts)
+        at += xp.arange(at.size)
+        sides = [rank.take(ends.take(at) + shift) for ends, shift in zip(self._edges, shifts, strict=True)]
+        weight = self._edge_weights.take(at)
         opened = bk.bin_sums(xp.minimum(*sides), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*sides), weight, f.size)
-        return xp.cumsum(opened - closed), _known_cuts(xp, f, twins, order)
+        f, twins = f.take(order), None if twins is None else twins[order]
+        known = _clear_cuts(f, twins) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
+        return xp.cumsum(opened - closed), known
 
     def profile(self, pair: tuple[int, int]) -> tuple[Array, Array]:
         """Return the cuts of one pair, for a plot.
@@ -260,8 +237,7 @@ class Cuts:
         weight : float64 array of shape (c,)
         """
         pairs = np.array([pair])
-        inside, edges = self._inside(pairs)
-        cuts, known = self._profile(pairs[0], inside[0], edges[0])
+        cuts, known = self._profiles(pairs, *self._inside(pairs))
         at = self.bk.xp.flatnonzero(known)
         return at + 1 - int(self.sizes[pair[0]]), cuts[at]
 
@@ -277,36 +253,15 @@ def _cut_order(xp: ModuleType, f: Array, twins: Array | None) -> Array:
     return xp.argsort(f) if twins is None else xp.lexsort(xp.stack([twins, f]))
 
 
-def _known_cuts(xp: ModuleType, f: Array, twins: Array | None, order: Array) -> Array:
-    """Return a mask of the rows, in their order, after which a cut is known; the last is False.
+def _clear_cuts(f: Array, twins: Array | None) -> Array:
+    """Return a mask of the rows but the last, in the order of f: f rises, or the next is a twin.
 
-    A cut is known if the walks determine the order of the rows on its two sides, or if these rows
-    are twins, because the order of twins does not change the weight of the cut.
+    The order of twins does not change the weight of the cut between them.
     """
-    known, in_order = xp.zeros(f.size, dtype=bool), f[order]
-    known[:-1] = _clear_cuts(f, twins, order)
-    known[:-1] &= (in_order[1:] > CERTAIN) & (in_order[:-1] < 1 - CERTAIN)
-    return known
-
-
-def _clear_cuts(f: Array, twins: Array | None, order: Array) -> Array:
-    """Return a mask of the rows but the last, in their order: f rises, or the next is a twin."""
-    f = f[order]
     clear = f[1:] > f[:-1]
     if twins is not None:
-        twins = twins[order]
         clear |= (f[1:] == f[:-1]) & (twins[1:] == twins[:-1])
     return clear
-
-
-def _ranges_of_cuts(
-    bk: Backend, start: np.ndarray, count: np.ndarray, owner: np.ndarray
-) -> tuple[Array, Array]:
-    """Return start, ..., start + count - 1 for each group, and the group's owner for each entry."""
-    ends = np.cumsum(count)
-    shift = start - (ends - count)
-    group = bk.repeated(count)
-    return bk.xp.arange(group.size) + bk.asarray(shift)[group], bk.asarray(owner)[group]
 
 
 def heaviest_cut(A: Sparse, twins: Array | None = None) -> float:
@@ -364,5 +319,5 @@ def _heaviest_cut_along(A: Sparse, vectors: Array, twins: Array | None = None) -
     p, q, weight = rank[row[once]], rank[A.indices[once]], A.data[once]
     opened = bk.bin_sums(xp.minimum(p, q), weight, size)
     closed = bk.bin_sums(xp.maximum(p, q), weight, size)
-    known = _clear_cuts(f, twins, order)
+    known = _clear_cuts(f[order], None if twins is None else twins[order])
     return float(xp.where(known, xp.cumsum(opened - closed)[:-1], 0).max())

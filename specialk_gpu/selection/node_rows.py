@@ -36,6 +36,7 @@ class NodeRows:
 
     def __init__(self, bk: Backend, K: int, m: int) -> None:
         self.values: Array = large_array(bk, (2 * K, m), np.float64)
+        self._add = bk.xp.add
         self.place = np.full(2 * K, -1)
         self.place[:K] = np.arange(K)
         self._n_nodes = K
@@ -44,7 +45,8 @@ class NodeRows:
     def unite(self, a: int, b: int) -> None:
         """Make the union of two nodes; it gets the next number."""
         to, (first, second) = self._free.pop(), self.place[[a, b]]
-        self.values[to] = self.values[first] + self.values[second]
+        values = self.values
+        self._add(values[first], values[second], out=values[to])
         self.place[self._n_nodes] = to
         self._n_nodes += 1
 

@@ -45,8 +45,9 @@ SHALLOW = 0.93  # a valley must have a lower density, relative to the lower peak
 DEEP = 0.5  # the same if clusters may be bent: the density of the valley of a bent cluster
 FEWEST = 3  # smallest number of rows of a cluster in each half
 LEAST_P = 1e-300
-CHUNK = 2**20  # pairs times rows, or entries of rows, that are processed together
-HOST_CHUNK = 2**18  # pairs times rows, or nodes times rows, on the host: they stay in cache
+CHUNK = 2**20  # entries of rows that are processed together
+HOST_CHUNK = 2**18  # entries of pairs and rows, or of nodes and rows, on the host: within its cache
+DEVICE_CHUNK = 2**22  # entries of pairs and rows on a device, or of a few nodes each
 
 
 def halves_for_valleys(X: Array, chunk: int = CHUNK) -> Array:
@@ -76,17 +77,17 @@ class _ValleyMeans(NamedTuple):
         not make them larger.
     known : bool array of shape (n,)
         Whether the node has at least 3 rows in each half.
-    nearest, who : arrays of shape (3, b)
+    nearest, who : lists of three arrays of shape (b,)
         The three nodes nearest to each row (`who`), and for each the product with its mean minus
-        half the square of the mean (`nearest`). The shape is (0, b) if there are two nodes.
+        half the square of the mean (`nearest`). With two nodes the lists are empty.
     """
 
     first: int
     products: Array
     inner: Array
     known: Array
-    nearest: Array
-    who: Array
+    nearest: list[Array]
+    who: list[Array]
 
 
 class Valleys:
@@ -121,9 +122,9 @@ class Valleys:
                 some = slice(first, first + width)
                 sums[some] += (number[own] == names[some]).astype(np.float64) @ rows
         first, second = sums[:K], sums[K:]
-        self._sums, self._counts = xp.zeros((2, 2 * K, d)), xp.zeros((2, 2 * K))
-        self._sums[0, :K], self._sums[1, :K] = first, second
-        self._counts[:, :K] = bk.bin_sums(number, xp.ones(m), 2 * K).reshape(2, K)
+        self._totals = xp.zeros((2, 2 * K, d + 1))  # sums of rows, and how many there are
+        self._totals[:, :K, :d] = sums.reshape(2, K, d)
+        self._totals[:, :K, d] = bk.bin_sums(number, xp.ones(m), 2 * K).reshape(2, K)
         self._dots = NodeRows(bk, K, m)  # of a row with the sum of a node in the other half
         for own, rows in _in_chunks(X, mean):
             side, out = half[own], self._dots.values[:K, own]
@@ -135,8 +136,8 @@ class Valleys:
         """Make the union of two nodes; it gets the next number."""
         new = self._K + self.n_unions
         self.n_unions += 1
-        for known in (self._counts, self._sums):
-            known[:, new] = known[:, a] + known[:, b]
+        totals = self._totals
+        self._bk.xp.add(totals[:, a], totals[:, b], out=totals[:, new])
         self._dots.unite(a, b)
 
     def release(self, nodes: Iterable[int]) -> None:
@@ -162,10 +163,9 @@ class Valleys:
         for means in self._means(nodes):
             for own in self._in_chunks(len(pairs), means):
                 pair, row, place, inside = self._region(means, ends[own])
-                n_bins = len(ends[own]) * 6 * BINS
-                key = xp.where(inside, (2 * pair + self._half[row]) * 3 * BINS + place, n_bins)
-                sums = self._bk.bin_sums(key, xp.ones(key.size), n_bins + 1)[:n_bins]
-                found[own] += sums.reshape(-1, 6 * BINS)
+                key, some = (2 * pair + self._half[row]) * (3 * BINS) + place, found[own]
+                weights = inside.ravel().astype(np.float64)
+                some += self._bk.bin_sums(key.ravel(), weights, some.size).reshape(some.shape)
         return found.reshape(-1, 2, 3 * BINS)
 
     def are_bent(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
@@ -184,14 +184,16 @@ class Valleys:
             for own in self._in_chunks(len(pairs), means):
                 pair, row, place, inside = self._region(means, ends[own])
                 pair += own.start
-                group = xp.full(place.size, -1)
+                group = xp.full(place.shape, -1)
                 for i, (start, width) in enumerate(windows):
                     within = inside & (place >= start[pair]) & (place < start[pair] + width)
                     group = xp.where(within, i, group)
-                here = xp.flatnonzero(group >= 0)  # a wait
-                found = (x[here, None].astype(np.float64) for x in (pair, group, place))
-                rows = self._X[row[here]].astype(np.float64)
-                chosen.append(xp.concatenate([*found, rows], axis=1))
+                here = xp.nonzero(group >= 0)  # a wait
+                pair, row, group, place = (
+                    x[here] for x in xp.broadcast_arrays(pair, row, group, place)
+                )
+                found = (x[:, None].astype(np.float64) for x in (pair, group, place))
+                chosen.append(xp.concatenate([*found, self._X[row].astype(np.float64)], axis=1))
         content = bk.to_numpy(xp.concatenate(chosen))
         content = content[np.lexsort((content[:, 1], content[:, 0]))]
         found = np.zeros(len(pairs), dtype=bool)
@@ -204,71 +206,94 @@ class Valleys:
 
     def _in_chunks(self, n_pairs: int, means: _ValleyMeans) -> list[slice]:
         """Divide pairs into chunks that are processed together."""
-        size = HOST_CHUNK if self._bk.name == "numpy" else CHUNK
+        size = HOST_CHUNK if self._bk.name == "numpy" else DEVICE_CHUNK
         n_chunks = min(-(-n_pairs * means.products.shape[1] // size), n_pairs)
         bounds = [i * n_pairs // max(n_chunks, 1) for i in range(n_chunks + 1)]
         return [slice(*ends) for ends in pairwise(bounds)]
 
     def _places(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
         """Return the positions of the two nodes of each pair in `nodes`."""
-        place = np.full(self._counts.shape[1], -1)
+        place = np.full(2 * self._K, -1)
         place[nodes] = np.arange(nodes.size)
         return place[pairs]
 
     def _means(self, nodes: np.ndarray) -> Iterator[_ValleyMeans]:
         """Yield the means of nodes with their products and nearest nodes, for blocks of rows."""
         xp, n = self._bk.xp, nodes.size
-        counts = self._counts[:, nodes]
-        known = counts.min(axis=0) >= FEWEST
-        counts = xp.maximum(counts, 1)[:, :, None]
-        means = self._sums[:, nodes] / counts
+        place, own = self._bk.asarray(np.stack([self._dots.place[nodes], nodes]))
+        totals = self._totals[:, own]
+        sums, counts = totals[:, :, :-1], totals[:, :, -1:]
+        known = counts.min(axis=0)[:, 0] >= FEWEST
+        counts = xp.maximum(counts, 1)
+        means = sums / counts
         both = means[0] @ means[1].T
         inner = (both + both.T) / 2
-        most = min(3, n) if n > 2 else 0  # with two clusters, all rows count
-        place = self._bk.asarray(self._dots.place[nodes])
+        half_square = xp.where(known, xp.diag(inner) / 2, np.inf)[:, None]
         for rows in _blocks_of_rows(self._bk, self._half.size, n):
             products = self._dots.values[:, rows][place]
             products /= xp.where(self._half[rows], *counts)
-            nearest = xp.full((most, products.shape[1]), -np.inf)
-            who = xp.full(nearest.shape, -1)
-            if most:
-                score = xp.where(known[:, None], products - xp.diag(inner)[:, None] / 2, -np.inf)
-            for i in range(most):
-                top = score.argmax(axis=0)[None]
-                nearest[i], who[i] = xp.take_along_axis(score, top, axis=0)[0], top[0]
-                score[top[0], xp.arange(top.size)] = -np.inf
+            nearest, who = [], []
+            if n > 2:  # with two clusters, all rows count
+                scores, column = (products - half_square).ravel(), xp.arange(products.shape[1])
+            for _ in range(3 if n > 2 else 0):
+                who.append(scores.reshape(products.shape).argmax(axis=0))
+                at = who[-1] * column.size + column
+                nearest.append(scores[at])
+                scores[at] = -np.inf
             yield _ValleyMeans(rows.start, products, inner, known, nearest, who)
 
     def _region(self, means: _ValleyMeans, ends: np.ndarray) -> tuple[Array, Array, Array, Array]:
         """Return pairs, rows, places on the line, and a mask of the entries that count.
 
-        On the host, most rows that do not count are left out.
+        On a device, these are arrays that broadcast to (p, b). On the host, most rows that do not
+        count are left out.
         """
         bk, xp = self._bk, self._bk.xp
-        inner, (n, m) = means.inner, means.products.shape
-        i, j = (bk.asarray(x) for x in ends.T)
-        ii, jj, ij = (inner[x][:, None] for x in ((i, i), (j, j), (i, j)))
-        a, b = means.products[i], means.products[j]
+        (n, m), on_host = means.products.shape, bk.name == "numpy"
+        i, j = ends.T
+        table = bk.asarray(np.stack([i, j, i * n + i, j * n + j, i * n + j]))
+        own, of_inner = table[:2], table[2:]
+        ii, jj, ij = means.inner.ravel()[of_inner][:, :, None]
+        a, b = means.products[own]
         half_way, square = (a + b) / 2, (ii + jj + 2 * ij) / 4
-        apart = ii + jj - 2 * ij
+        apart = (ii + jj - 2 * ij) * means.known[own].all(axis=0)[:, None]
         along = (b - a - (jj - ii) / 2) / xp.where(apart > 0, apart, np.inf) + 0.5
         place = xp.floor((along + 1) * BINS)
-        inside = (means.known[i] & means.known[j])[:, None] & (apart > 0)
-        inside = inside & (place >= 0) & (place < 3 * BINS)
-        other = xp.full(a.shape, -np.inf)
-        for nearest, who in zip(means.nearest[::-1], means.who[::-1], strict=True):
-            other = xp.where((who != i[:, None]) & (who != j[:, None]), nearest, other)
-        inside &= half_way - square / 2 >= other
-        kept = xp.flatnonzero(inside) if bk.name == "numpy" else xp.arange(inside.size)
-        pair, row = kept // m, kept % m  # rows of this block
-        inside, place = inside.ravel()[kept], place.ravel()[kept]
-        half_way = half_way.ravel()[kept]
-        for c in range(n if n > 2 else 0):
-            to_mean = (inner[i, c] + inner[j, c]) / 2
-            limit = to_mean + MARGIN * (inner[c, c] - 2 * to_mean) - (1 - MARGIN) * square[:, 0]
-            limit = xp.where(means.known[c] & (i != c) & (j != c), limit, np.inf)
-            inside &= means.products[c][row] - half_way <= limit[pair]
+        inside = (apart > 0) & (place >= 0) & (place < 3 * BINS)
+        if n > 2:
+            i, j, other = own[0, :, None], own[1, :, None], means.nearest[2]
+            for nearest, who in zip(means.nearest[1::-1], means.who[1::-1], strict=True):
+                other = xp.where((who != i) & (who != j), nearest, other)
+            inside &= half_way - square / 2 >= other
+        pair, row = xp.arange(len(ends))[:, None], xp.arange(m)
+        in_products, in_limits = np.s_[:, None], np.s_[:, :, None]
+        if on_host:
+            kept = np.flatnonzero(inside)
+            pair, row = kept // m, kept % m  # rows of this block
+            inside, place, half_way = (x.ravel()[kept] for x in (inside, place, half_way))
+            in_products, in_limits = np.s_[:, row], np.s_[:, pair]
+        if n > 2:
+            limits = self._limits(means, ends, own, square[:, 0])
+            step = max(1, (HOST_CHUNK if on_host else DEVICE_CHUNK) // max(1, inside.size))
+            for first in range(0, n, step):
+                some = slice(first, first + step)
+                way = means.products[some][in_products] - half_way
+                inside &= (way <= limits[some][in_limits]).all(axis=0)
         return pair, row + means.first, xp.where(inside, place, 0).astype(np.int64), inside
+
+    def _limits(
+        self, means: _ValleyMeans, ends: np.ndarray, own: Array, square: Array
+    ) -> Array:
+        """Return how far rows may lie from the midpoints of pairs towards each node: (n, p).
+
+        `square` (p,) has the squares of the midpoints.
+        """
+        bk, inner = self._bk, means.inner
+        others = (np.arange(len(inner))[:, None, None] != ends).all(axis=2)
+        to_mean = inner[:, own]
+        to_mean = (to_mean[:, 0] + to_mean[:, 1]) / 2
+        limit = to_mean + MARGIN * (bk.xp.diag(inner)[:, None] - 2 * to_mean) - (1 - MARGIN) * square
+        return bk.xp.where(bk.asarray(others) & means.known[:, None], limit, np.inf)
 
 
 def _blocks_of_rows(bk: Backend, m: int, n: int) -> list[slice]:

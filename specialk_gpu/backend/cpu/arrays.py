@@ -82,9 +82,9 @@ def bin_sums(bins: np.ndarray, weights: np.ndarray, n_bins: int) -> np.ndarray:
     return np.bincount(bins, weights, n_bins) if bins.size else np.zeros(n_bins)
 
 
-def repeated(count: np.ndarray) -> np.ndarray:
-    """Return 0 repeated count[0] times, then 1 repeated count[1] times, and so on."""
-    return np.repeat(np.arange(count.size), count)
+def repeated(columns: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Return each of the columns (r, n), int64 on the host, `count` (n,) times: (r, sum of count)."""
+    return np.repeat(columns, count, axis=1)
 
 
 def segment_max(x: np.ndarray, start: np.ndarray, end: np.ndarray) -> np.ndarray:

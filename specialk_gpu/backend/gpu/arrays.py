@@ -95,16 +95,18 @@ def bin_sums(bins: cp.ndarray, weights: cp.ndarray, n_bins: int) -> cp.ndarray:
     return sums
 
 
-def repeated(count: np.ndarray) -> cp.ndarray:
+def repeated(columns: np.ndarray, count: np.ndarray) -> cp.ndarray:
     """See `cpu.repeated`."""
     ends = np.cumsum(count)
+    table = cp.asarray(np.vstack([ends, columns]))
     entries = cp.arange(int(ends[-1]) if ends.size else 0)
-    return cp.searchsorted(cp.asarray(ends), entries, side="right")
+    return table[1:, cp.searchsorted(table[0], entries, side="right")]
 
 
 def segment_max(x: cp.ndarray, start: np.ndarray, end: np.ndarray) -> cp.ndarray:
     """See `cpu.segment_max`."""
     out = cp.empty(start.size)
-    arguments = (x, cp.asarray(start), cp.asarray(end), out)
+    ends = cp.asarray(np.stack([start, end]))
+    arguments = (x, ends[0], ends[1], out)
     kernel_of("maximum", "segment_max", np.float64)((start.size,), (MAX_THREADS,), arguments)
     return out
