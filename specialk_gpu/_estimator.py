@@ -367,7 +367,7 @@ class SpecialK(FittedModel, WithCallbacks, ClusterMixin, BaseEstimator):
         self._fit_X = self._rows_for_predict(given, X, late)
         self.labels_ = out(found.labels)
         self.n_clusters_ = int(found.n_clusters)
-        self.path_ = found.path.with_labels(out)
+        self.path_ = out(found.path) if out is on_host else found.path.with_labels(out)
         self._tree = None if found.tree is None else found.tree._replace(leaf=out(found.tree.leaf))
         self.membership_ = late(found.membership)
         self._spacing = None if spacing is None else late(spacing)

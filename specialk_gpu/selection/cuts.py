@@ -9,7 +9,7 @@ import numpy as np
 
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.cpu.threads import map_chunks
-from specialk_gpu.backend.typing import Array, Backend, Sparse
+from specialk_gpu.backend.typing import Array, Sparse
 from specialk_gpu.graph.affinity import rows_of_affinities
 from specialk_gpu.selection.node_rows import NodeRows
 from specialk_gpu.selection.walks import WalkGraph, walk_panels
@@ -150,7 +150,7 @@ class Cuts:
         return self.borders(pairs, self.bk.to_numpy(self.heaviest(pairs)))
 
     def heaviest(self, pairs: np.ndarray) -> Array:
-        """Return the heaviest cuts left of the borders, those at them, and right of them: (p, 3)."""
+        """Return the heaviest cuts left of the borders, at them, and right of them: (p, 3)."""
         if not len(pairs):
             return self.bk.xp.empty((0, 3))
         inside, edges = self._inside(pairs)
@@ -159,7 +159,7 @@ class Cuts:
             load = self.sizes[pairs].sum(axis=1) + edges @ self._n_edges
             chunks = np.split(chunks[0], np.flatnonzero(np.diff(np.cumsum(load) // CHUNK)) + 1)
         found = map_chunks(lambda own: self._heaviest(pairs[own], inside[own], edges[own]), chunks)
-        return self.bk.xp.concatenate(found)
+        return found[0] if len(found) == 1 else self.bk.xp.concatenate(found)
 
     def borders(self, pairs: np.ndarray, heaviest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the result of `measure` from that of `heaviest`, on the host."""
@@ -213,19 +213,26 @@ class Cuts:
             order = order.take(xp.argsort(rows[3].astype(short).take(order), kind="stable"))
         rank = xp.empty(f.size, dtype=np.int64)
         rank[order] = xp.arange(f.size)
-        pair, group = np.nonzero(edges)
-        counts = self._n_edges[group]
-        start = self._first_edge[group] - (np.cumsum(counts) - counts)
-        of_ends = (shift[pair, ends[group]] for ends in self._ends_of_group)
-        at, *shifts = bk.repeated(np.stack([start, *of_ends]), counts)
-        at += xp.arange(at.size)
-        sides = [rank.take(ends.take(at) + shift) for ends, shift in zip(self._edges, shifts, strict=True)]
-        weight = self._edge_weights.take(at)
+        sides, weight = self._ends_of_edges(edges, shift, rank)
         opened = bk.bin_sums(xp.minimum(*sides), weight, f.size)
         closed = bk.bin_sums(xp.maximum(*sides), weight, f.size)
         f, twins = f.take(order), None if twins is None else twins[order]
         known = _clear_cuts(f, twins) & (f[1:] > CERTAIN) & (f[:-1] < 1 - CERTAIN)
         return xp.cumsum(opened - closed), known
+
+    def _ends_of_edges(
+        self, edges: np.ndarray, shift: np.ndarray, rank: Array
+    ) -> tuple[list[Array], Array]:
+        """Return the ranks of the two ends of the edges of `_profiles`, and their weights."""
+        pair, group = np.nonzero(edges)
+        counts = self._n_edges[group]
+        start = self._first_edge[group] - (np.cumsum(counts) - counts)
+        of_ends = (shift[pair, ends[group]] for ends in self._ends_of_group)
+        at, *places = self.bk.repeated(np.stack([start, *of_ends]), counts)
+        at += self.bk.xp.arange(at.size)
+        for place, ends in zip(places, self._edges, strict=True):
+            place += ends.take(at)
+        return [rank.take(place) for place in places], self._edge_weights.take(at)
 
     def profile(self, pair: tuple[int, int]) -> tuple[Array, Array]:
         """Return the cuts of one pair, for a plot.

@@ -69,6 +69,7 @@ class Parts:
         self._width = np.full(2 * self.n_parts, np.inf)  # of these, in the first graph
         self._isolation = np.zeros(2 * self.n_parts)
         self._ahead: dict[tuple[int, int], np.ndarray] = {}  # measured in advance
+        self._seeks_valleys = True  # whether the last test looked for any
 
     def unite(self, a: int, b: int) -> int:
         """Make the union of two nodes, and return its number."""
@@ -157,7 +158,7 @@ class Parts:
         bk, n, (in_wide, small) = self.cuts.bk, len(pairs), self._kinds(pairs)
         may_be = pairs[in_wide | ~small]
         ahead = bk.name == "cuda"  # a wait costs more than results that are not needed
-        valleys_ahead = ahead and self._graphs.has_rows
+        valleys_ahead = ahead and self._graphs.has_rows and self._seeks_valleys
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
         found += [self.valleys.counts(pairs, nodes)] if valleys_ahead else []
@@ -245,6 +246,7 @@ class Parts:
         if self._may_be_bent:
             asked |= (length <= LONGEST_SCALED * spread) & (log_p < LIGHT_LOG_P)
         asked = np.flatnonzero(asked & (length > 0) & (log_p > CLEAR_LOG_P))
+        self._seeks_valleys = asked.size > 0
         if asked.size:
             deep = length[asked] > np.maximum(SHORT_LENGTH, ROUND_SCALED * spread[asked])
             if counts is None:

@@ -47,13 +47,14 @@ def polished(
     before : int32 array of shape (m,), or None
         The labels before the last round; None if no round was made.
     """
-    xp = backend_of(labels).xp
-    at_first = xp.bincount(labels, minlength=k) if kept else 0
+    bk = backend_of(labels)
+    once = bk.xp.ones(labels.size)
+    at_first = bk.bin_sums(labels, once, k) if kept else 0
     before: Array | None = None
     for _ in range(rounds):
         check_time_limit()
         _, new = largest_in_panels(walk_panels(graph, labels, k))
-        counts = xp.bincount(new, minlength=k)
+        counts = bk.bin_sums(new, once, k)
         if bool(((counts == 0) | (counts < kept * at_first)).any()):
             break
         labels, before = new, labels

@@ -232,14 +232,16 @@ class Valleys:
         for rows in _blocks_of_rows(self._bk, self._half.size, n):
             products = self._dots.values[:, rows][place]
             products /= xp.where(self._half[rows], *counts)
-            nearest, who = [], []
+            nearest: list[Array] = []
+            who: list[Array] = []
             if n > 2:  # with two clusters, all rows count
                 scores, column = (products - half_square).ravel(), xp.arange(products.shape[1])
-            for _ in range(3 if n > 2 else 0):
-                who.append(scores.reshape(products.shape).argmax(axis=0))
-                at = who[-1] * column.size + column
-                nearest.append(scores[at])
-                scores[at] = -np.inf
+                for i in range(3):
+                    who.append(scores.reshape(products.shape).argmax(axis=0))
+                    at = who[i] * column.size + column
+                    nearest.append(scores[at])
+                    if i < 2:
+                        scores[at] = -np.inf
             yield _ValleyMeans(rows.start, products, inner, known, nearest, who)
 
     def _region(self, means: _ValleyMeans, ends: np.ndarray) -> tuple[Array, Array, Array, Array]:
@@ -255,8 +257,9 @@ class Valleys:
         own, of_inner = table[:2], table[2:]
         ii, jj, ij = means.inner.ravel()[of_inner][:, :, None]
         a, b = means.products[own]
-        half_way, square = (a + b) / 2, (ii + jj + 2 * ij) / 4
-        apart = (ii + jj - 2 * ij) * means.known[own].all(axis=0)[:, None]
+        both, twice = ii + jj, 2 * ij
+        half_way, square = (a + b) / 2, (both + twice) / 4
+        apart = (both - twice) * means.known[own].all(axis=0)[:, None]
         along = (b - a - (jj - ii) / 2) / xp.where(apart > 0, apart, np.inf) + 0.5
         place = xp.floor((along + 1) * BINS)
         inside = (apart > 0) & (place >= 0) & (place < 3 * BINS)
@@ -281,9 +284,7 @@ class Valleys:
                 inside &= (way <= limits[some][in_limits]).all(axis=0)
         return pair, row + means.first, xp.where(inside, place, 0).astype(np.int64), inside
 
-    def _limits(
-        self, means: _ValleyMeans, ends: np.ndarray, own: Array, square: Array
-    ) -> Array:
+    def _limits(self, means: _ValleyMeans, ends: np.ndarray, own: Array, square: Array) -> Array:
         """Return how far rows may lie from the midpoints of pairs towards each node: (n, p).
 
         `square` (p,) has the squares of the midpoints.
@@ -292,7 +293,9 @@ class Valleys:
         others = (np.arange(len(inner))[:, None, None] != ends).all(axis=2)
         to_mean = inner[:, own]
         to_mean = (to_mean[:, 0] + to_mean[:, 1]) / 2
-        limit = to_mean + MARGIN * (bk.xp.diag(inner)[:, None] - 2 * to_mean) - (1 - MARGIN) * square
+        limit = (
+            to_mean + MARGIN * (bk.xp.diag(inner)[:, None] - 2 * to_mean) - (1 - MARGIN) * square
+        )
         return bk.xp.where(bk.asarray(others) & means.known[:, None], limit, np.inf)
 
 

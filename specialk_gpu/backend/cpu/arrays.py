@@ -83,7 +83,7 @@ def bin_sums(bins: np.ndarray, weights: np.ndarray, n_bins: int) -> np.ndarray:
 
 
 def repeated(columns: np.ndarray, count: np.ndarray) -> np.ndarray:
-    """Return each of the columns (r, n), int64 on the host, `count` (n,) times: (r, sum of count)."""
+    """Repeat each of the columns (r, n), which are int64 and on the host, `count` (n,) times."""
     return np.repeat(columns, count, axis=1)
 
 
