@@ -7,7 +7,7 @@
 Every contender on every set has a fresh process with two threads (`--threads`). `first` is the
 first call in it, its libraries imported, their functions not yet compiled; `warm` the median of
 more calls, of which there is one at least if the first took less than five minutes. They go on for
-ten seconds, three at most; where the result depends on a seed, for two minutes, nine at most, each
+ten seconds, three at most; where the result depends on a seed, for a minute, nine at most, each
 with another seed. Memory is the peak of the process in the first call, less what it held before.
 Who needs longer than `--time-limit` (20 minutes) is stopped, and not tried on sets with more rows
 and no fewer columns.
@@ -58,7 +58,7 @@ ROOT = Path(__file__).parents[1]
 FILE = RESULTS / "compare.jsonl"
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 LONG = 300.0  # seconds of a first call that is not repeated
-WARM = {False: (3, 10.0), True: (9, 120.0)}  # calls and seconds; with one seed, with several
+WARM = {False: (3, 10.0), True: (9, 60.0)}  # calls and seconds; with one seed, with several
 OF_REAL_SET = 120  # seconds, compilation of functions included
 APART = 6.0  # deviations between the nearest two centres
 REAL = "real sets"

@@ -201,7 +201,7 @@ $ python -m benchmarks.tables
 was given. HDBSCAN's clusters have one row in a hundred at least, with `min_samples=10`; graphs have
 10 neighbours; *on PCA* is on ten principal components. Rows in no cluster count as one more
 cluster. "Gaussians" are 3, 10 and 20 round clusters, the nearest two 6 deviations apart. Those that
-take a seed ran with up to ten, for about two minutes. A contender that had no answer within
+take a seed ran with up to ten, for about a minute. A contender that had no answer within
 `--time-limit`{waited()} was stopped, and not tried on larger sets.
 
 {beside_others()}
