@@ -323,8 +323,8 @@ def _growth(fits: dict[int, dict[str, Any]]) -> str:
     for name, last in spent[GROWN[1]].items():
         exponent = math.log(last / spent[GROWN[0]][name]) / math.log(GROWN[1] / GROWN[0])
         lines.append([name, *(seconds(spent[m][name]) for m in sizes), f"{exponent:.2f}"])
-    return f"""How the seconds of each stage grow with the rows of "clusters". *Exponent*: of the power
-of the number of rows that joins the fewest and the most here.
+    return f"""How the seconds of each stage grow with the rows of "clusters". *Exponent*: of the
+power of the number of rows that joins the fewest and the most here.
 
 {table(["stage", *(f"{m:,}" for m in sizes), "exponent"], lines)}"""
 
