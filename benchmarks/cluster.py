@@ -28,7 +28,7 @@ from benchmarks.paper.runner import run
 from benchmarks.stamp import RESULTS
 from specialk_gpu import SpecialK, _dask_workers
 from specialk_gpu import dask as on_dask
-from specialk_gpu._workers import Arguments, Store
+from specialk_gpu._workers import Loop
 from specialk_gpu.datasets import load_mnist
 from specialk_gpu.spectrum import tall
 
@@ -69,32 +69,25 @@ class Recorded(_dask_workers.DaskWorkers):
         super().__init__(client)
         self.loops: list[dict[str, Any]] = []
 
-    def map(
-        self,
-        function: Callable[..., Any],
-        shared: Any,
-        arguments: Arguments,
-        store: Store,
-        stage: str,
-    ) -> None:
+    def run(self, loop: Loop) -> None:
         """Record the bytes and seconds of each task."""
-        tasks: list[list[float]] = [[0, 0, 0] for _ in arguments]
+        tasks: list[list[float]] = [[0, 0, 0] for _ in loop.arguments]
 
         def counted(i: int) -> tuple[Any, ...]:
-            given = arguments[i]()
+            given = loop.arguments[i]()
             tasks[i][0] = size_of(given)
-            return (function, *given)
+            return (loop.function, *given)
 
         def keep(i: int, found: tuple[Any, float]) -> None:
             tasks[i][1:] = size_of(found[0]), found[1]
-            store(i, found[0])
+            loop.store(i, found[0])
 
         began = time.perf_counter()
-        given = [lambda i=i: counted(i) for i in range(len(arguments))]
-        size = 0 if id(shared) in self._shared else size_of(shared)
-        super().map(timed, shared, given, keep, stage)
-        loop = {"stage": stage, "function": function.__name__, "shared": size}
-        self.loops.append(loop | {"tasks": tasks, "seconds": time.perf_counter() - began})
+        given = [lambda i=i: counted(i) for i in range(len(tasks))]
+        size = 0 if id(loop.shared) in self._shared else size_of(loop.shared)
+        super().run(loop._replace(function=timed, arguments=given, store=keep))
+        record = {"stage": loop.stage, "function": loop.function.__name__, "shared": size}
+        self.loops.append(record | {"tasks": tasks, "seconds": time.perf_counter() - began})
 
 
 def size_of(x: Any) -> int:
@@ -189,24 +182,17 @@ class Killing(_dask_workers.DaskWorkers):
         super().__init__(client)
         self.stage, self.when, self.pid = stage, when, 0
 
-    def map(
-        self,
-        function: Callable[..., Any],
-        shared: Any,
-        arguments: Arguments,
-        store: Store,
-        stage: str,
-    ) -> None:
+    def run(self, loop: Loop) -> None:
         """Count the results of the stage, and kill."""
 
         def counted(i: int, found: Any) -> None:
-            if stage == self.stage and not self.pid:
+            if loop.stage == self.stage and not self.pid:
                 self.when -= 1
                 if self.when < 0:
                     self.kill()
-            store(i, found)
+            loop.store(i, found)
 
-        super().map(function, shared, arguments, counted, stage)
+        super().run(loop._replace(store=counted))
 
     def kill(self) -> None:
         """Kill one of the workers."""

@@ -5,10 +5,12 @@
     python -m benchmarks.compare --contender KMeans   # the contenders with this in their names
 
 Every contender on every set has a fresh process with two threads (`--threads`). `first` is the
-first call in it, its libraries imported, their functions not yet compiled; `warm` the median of up
-to three more, of which there is one at least if the first took less than five minutes. Memory is
-the peak of the process in the first call, less what it held before. Who needs longer than
-`--time-limit` (20 minutes) is stopped, and not tried on sets with more rows and no fewer columns.
+first call in it, its libraries imported, their functions not yet compiled; `warm` the median of
+more calls, of which there is one at least if the first took less than five minutes. They go on for
+ten seconds, three at most; where the result depends on a seed, for a minute, nine at most, each
+with another seed. Memory is the peak of the process in the first call, less what it held before.
+Who needs longer than `--time-limit` (20 minutes) is stopped, and not tried on sets with more rows
+and no fewer columns.
 A contender that fails, or is not installed (`pip install '.[bench]'` installs them), has its error
 in place of a result, and is tried again in the next run.
 
@@ -55,7 +57,8 @@ __all__ = ["CONTENDERS", "FILE", "OURS", "REAL", "SETS", "TOLD_K_AND_GRAPH"]
 ROOT = Path(__file__).parents[1]
 FILE = RESULTS / "compare.jsonl"
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
-ENOUGH, LONG = 10.0, 300.0  # seconds: warm calls together; a first call that is not repeated
+LONG = 300.0  # seconds of a first call that is not repeated
+WARM = {False: (3, 10.0), True: (9, 60.0)}  # calls and seconds; with one seed, with several
 OF_REAL_SET = 120  # seconds, compilation of functions included
 APART = 6.0  # deviations between the nearest two centres
 REAL = "real sets"
@@ -76,6 +79,8 @@ class Contender(NamedTuple):
         Whether it sees ten principal components: it is left out where there are no more columns.
     given_graph : bool
         Whether it sees our graph of the rows, made before the clock starts.
+    seeded : bool
+        Whether it takes a seed.
     """
 
     run: Callable[..., np.ndarray]
@@ -83,11 +88,12 @@ class Contender(NamedTuple):
     must_be_told_k: bool = False
     on_pca: bool = False
     given_graph: bool = False
+    seeded: bool = True
 
 
-def on_columns(method: Callable[[np.ndarray], np.ndarray], X: np.ndarray) -> np.ndarray:
+def on_columns(method: Callable[..., np.ndarray], X: np.ndarray, **seed: int) -> np.ndarray:
     """Cluster principal components."""
-    return method(methods.columns(X))
+    return method(methods.columns(X), **seed)
 
 
 OURS = "SpecialK"
@@ -102,13 +108,13 @@ CONTENDERS = {
     "pynndescent, igraph's Leiden": Contender(
         methods.approximate_leiden, ("pynndescent", "igraph")
     ),
-    "HDBSCAN": Contender(HDBSCAN),
-    "HDBSCAN on PCA": Contender(partial(on_columns, HDBSCAN), on_pca=True),
-    "fast_hdbscan": Contender(methods.fast_hdbscan, ("fast_hdbscan",)),
+    "HDBSCAN": Contender(HDBSCAN, seeded=False),
+    "HDBSCAN on PCA": Contender(partial(on_columns, HDBSCAN), on_pca=True, seeded=False),
+    "fast_hdbscan": Contender(methods.fast_hdbscan, ("fast_hdbscan",), seeded=False),
     "fast_hdbscan on PCA": Contender(
-        partial(on_columns, methods.fast_hdbscan), ("fast_hdbscan",), on_pca=True
+        partial(on_columns, methods.fast_hdbscan), ("fast_hdbscan",), on_pca=True, seeded=False
     ),
-    "UMAP, fast_hdbscan": Contender(methods.umap_hdbscan, ("umap", "fast_hdbscan")),
+    "UMAP, fast_hdbscan": Contender(methods.umap_hdbscan, ("umap", "fast_hdbscan"), seeded=False),
     "SpectralClustering": Contender(methods.spectral_clustering, must_be_told_k=True),
     TOLD_K_AND_GRAPH: Contender(methods.specialk_told_k, must_be_told_k=True, given_graph=True),
     "SpectralClustering, our graph given": Contender(
@@ -118,7 +124,7 @@ CONTENDERS = {
     ),
     "KMeans": Contender(methods.kmeans_told_k, must_be_told_k=True),
     "GaussianMixture by BIC, on PCA": Contender(partial(on_columns, methods.gmm_bic)),
-    "ISO-SPLIT, on PCA": Contender(methods.iso_split, ("isosplit6",)),
+    "ISO-SPLIT, on PCA": Contender(methods.iso_split, ("isosplit6",), seeded=False),
     "ClustPy's SpecialK": Contender(methods.clustpys_specialk, ("clustpy.spectral",)),
     "STSC": Contender(methods.self_tuning),
 }
@@ -188,10 +194,11 @@ def agreement(X: np.ndarray, y: np.ndarray, labels: np.ndarray) -> dict[str, Any
     return found
 
 
-def timed(contender: Contender, X: Any, k: int) -> tuple[float, np.ndarray]:
+def timed(contender: Contender, X: Any, k: int, seed: int = 0) -> tuple[float, np.ndarray]:
     """Call once; return the seconds and the labels."""
+    given = (X, k) if contender.must_be_told_k else (X,)
     began = time.perf_counter()
-    labels = contender.run(X, k) if contender.must_be_told_k else contender.run(X)
+    labels = contender.run(*given, **({"seed": seed} if contender.seeded else {}))
     return time.perf_counter() - began, labels
 
 
@@ -204,11 +211,14 @@ def measure_set(task: dict[str, Any], contender: Contender) -> Iterator[dict[str
     before = memory("VmRSS")
     first, labels = timed(contender, given, k)
     row = {"first": first, "peak_bytes": max(0, memory("VmHWM") - before)}
-    row |= {"warm": None, "seconds": [], **agreement(X, y, labels)}
+    row |= {"warm": None, "seconds": [], **agreement(X, y, labels), "others": []}
     yield row
-    while first < LONG and len(row["seconds"]) < 3 and sum(row["seconds"]) < ENOUGH:
-        row["seconds"].append(timed(contender, given, k)[0])
+    most, enough = WARM[contender.seeded]
+    while first < LONG and len(row["seconds"]) < most and sum(row["seconds"]) < enough:
+        spent, labels = timed(contender, given, k, seed=len(row["seconds"]) + 1)
+        row["seconds"].append(spent)
         row["warm"] = statistics.median(row["seconds"])
+        row["others"] += [agreement(X, y, labels)] if contender.seeded else []
         yield row
     if task["contender"] == TOLD_K_AND_GRAPH:
         yield row | {"verification": methods.seconds_of_verification(given, k)}

@@ -38,14 +38,14 @@ Rows = np.ndarray
 Labels = np.ndarray
 
 
-def specialk(X: Rows, **settings: Any) -> Labels:
+def specialk(X: Rows, seed: int = 0, **settings: Any) -> Labels:
     """Fit this library, by the default rule where no other is named."""
-    return fitted(X, random_state=0, **settings).labels_
+    return fitted(X, random_state=seed, **settings).labels_
 
 
-def specialk_told_k(X: Rows, k: int) -> Labels:
+def specialk_told_k(X: Rows, k: int, seed: int = 0) -> Labels:
     """Fit this library with a given k."""
-    return specialk(X, n_clusters=k)
+    return specialk(X, seed, n_clusters=k)
 
 
 def seconds_of_verification(W: sparse.sparray, k: int) -> float:
@@ -64,12 +64,12 @@ def seconds_of_verification(W: sparse.sparray, k: int) -> float:
     return sum(spent)
 
 
-def clustpys_specialk(X: Rows) -> Labels:
+def clustpys_specialk(X: Rows, seed: int = 0) -> Labels:
     """Fit ClustPy's SpecialK with as many eigenvectors as the paper has, or as the rows allow."""
     from clustpy.spectral import SpecialK
 
     n = min(200, len(X) - 2)
-    settings = {"n_dimensions": n, "n_neighbors": N_NEIGHBORS, "random_state": 0}
+    settings = {"n_dimensions": n, "n_neighbors": N_NEIGHBORS, "random_state": seed}
     return SpecialK(similarity_matrix="SAM", **settings).fit(X).labels_
 
 
@@ -113,11 +113,11 @@ def umap_hdbscan(X: Rows) -> Labels:
 # -- communities of a graph -----------------------------------------------------------------------
 
 
-def communities(graph: Any, weights: Any = None, n_iterations: int = -1) -> Labels:
+def communities(graph: Any, weights: Any = None, n_iterations: int = -1, seed: int = 0) -> Labels:
     """Find communities of the largest modularity, by igraph's Leiden."""
     import igraph
 
-    igraph.set_random_number_generator(random.Random(0))
+    igraph.set_random_number_generator(random.Random(seed))
     found = graph.community_leiden("modularity", weights=weights, n_iterations=n_iterations)
     return np.array(found.membership)
 
@@ -142,52 +142,55 @@ def nearest(X: Rows) -> sparse.sparray:
     return A.maximum(A.T)
 
 
-def approximately_nearest(X: Rows) -> sparse.sparray:
+def approximately_nearest(X: Rows, seed: int = 0) -> sparse.sparray:
     """Join each row to its 10 neighbours of pynndescent."""
     from pynndescent import NNDescent
 
-    found = NNDescent(X, n_neighbors=N_NEIGHBORS + 1, random_state=0).neighbor_graph[0]
+    found = NNDescent(X, n_neighbors=N_NEIGHBORS + 1, random_state=seed).neighbor_graph[0]
     m, q = found.shape
     ends = (np.repeat(np.arange(m), q), found.ravel())
     A = sparse.csr_array((np.ones(m * q), ends), shape=(m, m))
     return A.maximum(A.T)
 
 
-def leidenalg(X: Rows) -> Labels:
+def leidenalg(X: Rows, seed: int = 0) -> Labels:
     """Find communities of scikit-learn's graph by leidenalg, with its defaults."""
     from leidenalg import ModularityVertexPartition, find_partition
 
     graph, _ = igraph_of(nearest(X))
-    return np.array(find_partition(graph, ModularityVertexPartition, seed=0).membership)
+    return np.array(find_partition(graph, ModularityVertexPartition, seed=seed).membership)
 
 
-def igraphs_leiden(X: Rows) -> Labels:
+def igraphs_leiden(X: Rows, seed: int = 0) -> Labels:
     """Find communities of scikit-learn's graph by igraph, in its usual two rounds."""
-    return communities(*igraph_of(nearest(X)), n_iterations=2)
+    return communities(*igraph_of(nearest(X)), n_iterations=2, seed=seed)
 
 
-def approximate_leiden(X: Rows) -> Labels:
+def approximate_leiden(X: Rows, seed: int = 0) -> Labels:
     """Find communities of pynndescent's graph by igraph, in its usual two rounds."""
-    return communities(*igraph_of(approximately_nearest(X)), n_iterations=2)
+    graph, _ = igraph_of(approximately_nearest(X, seed))
+    return communities(graph, n_iterations=2, seed=seed)
 
 
 # -- k is given, or chosen from a list ------------------------------------------------------------
 
 
-def kmeans(X: Rows, k: int, n_init: Any = 3) -> KMeans:
+def kmeans(X: Rows, k: int, n_init: Any = 3, seed: int = 0) -> KMeans:
     """Run k-means."""
-    return KMeans(k, n_init=n_init, random_state=0).fit(X)
+    return KMeans(k, n_init=n_init, random_state=seed).fit(X)
 
 
-def kmeans_told_k(X: Rows, k: int) -> Labels:
+def kmeans_told_k(X: Rows, k: int, seed: int = 0) -> Labels:
     """Run k-means once, as by default."""
-    return kmeans(X, k, n_init="auto").labels_
+    return kmeans(X, k, n_init="auto", seed=seed).labels_
 
 
-def spectral_clustering(X: Rows, k: int, affinity: str = "nearest_neighbors") -> Labels:
+def spectral_clustering(
+    X: Rows, k: int, affinity: str = "nearest_neighbors", seed: int = 0
+) -> Labels:
     """Cluster the eigenvectors of a graph of 10 neighbours, or of one that is given."""
     graph = {"affinity": affinity, "n_neighbors": N_NEIGHBORS, "n_jobs": -1}
-    return SpectralClustering(k, random_state=0, **graph).fit(X).labels_
+    return SpectralClustering(k, random_state=seed, **graph).fit(X).labels_
 
 
 def silhouette(X: Rows) -> Labels:
@@ -203,7 +206,7 @@ def silhouette(X: Rows) -> Labels:
     return max(found, key=score)
 
 
-def gmm_bic(X: Rows) -> Labels:
+def gmm_bic(X: Rows, seed: int = 0) -> Labels:
     """Take the mixture of Gaussians, of full or diagonal covariances, of the least BIC."""
     X = X.astype(np.float64)
     m, d = X.shape
@@ -213,7 +216,7 @@ def gmm_bic(X: Rows) -> Labels:
             size = d * (d + 1) / 2 if kind == "full" else d
             if k * (size + d) >= m * d / 2 or k > m / 4:
                 break  # fewer than two values for each parameter
-            model = GaussianMixture(k, covariance_type=kind, random_state=0).fit(X)
+            model = GaussianMixture(k, covariance_type=kind, random_state=seed).fit(X)
             one = model.bic(X), model
             best = one if best is None or one[0] < best[0] else best
     return best[1].predict(X)
@@ -243,9 +246,9 @@ def by_eigengap(X: Rows) -> Labels:
     return specialk(X, n_clusters=k) if k > 1 else np.zeros(len(X), dtype=int)
 
 
-def self_tuning(X: Rows) -> Labels:
+def self_tuning(X: Rows, seed: int = 0) -> Labels:
     """Turn eigenvectors of the locally scaled graph towards the axes."""
-    return stsc(X, MOST_OF_STSC, random_state=0).labels
+    return stsc(X, MOST_OF_STSC, random_state=seed).labels
 
 
 # -- tests for one mode ---------------------------------------------------------------------------

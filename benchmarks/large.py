@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ ROOT = Path(__file__).parents[1]
 FILE = RESULTS / "large.jsonl"
 COLUMNS, CLUSTERS, N_NEIGHBORS = 10, 20, 10
 ROWS = (25_000, 100_000, 300_000, 1_000_000)
+GROWN = (25_000, 300_000)  # rows between which growth is measured
 MOST_ROWS = {"SciPy's tree": 300_000}
 WAYS = ("exact", "SciPy's tree", "pynndescent")
 WAYS_OF_FIT = ("exact", "approximate")
@@ -196,7 +198,7 @@ def tasks() -> list[dict[str, Any]]:
 def page() -> str:
     """Return docs/large.md."""
     done = [row["task"] | row["result"] for row in read(FILE) if "result" in row]
-    searches, fits, others = [], [], []
+    searches, fits, others, of_clusters = [], [], [], {}
     for row in sorted(done, key=lambda row: (row["set"], row["m"])):
         size = [row["set"], f"{row['m']:,}"]
         gigabytes, recall = f"{row['peak_bytes'] / 1e9:.1f} GB", row.get("recall")
@@ -213,6 +215,8 @@ def page() -> str:
         if "memory_limit" in row or row["kind"] == "killed":
             others.append(row)
             continue
+        if (row["set"], row["way"]) == ("clusters", "exact"):
+            of_clusters[row["m"]] = row
         fits.append(
             [*size, row["way"], *stages, spent, gigabytes, told, row["k"], f"{row['ari']:.3f}"]
         )
@@ -249,6 +253,8 @@ compiled before. Memory is that of the whole process, with the rows.
 ## Whole fits
 
 {table([*head, "graph", "eigenpairs", "whole fit", "memory at most", "recall", "k", "ARI"], fits)}
+
+{_growth(of_clusters)}
 
 (memory-limit)=
 ## Vectors in files: `memory_limit`
@@ -305,6 +311,22 @@ folder is removed; `time_limit` leaves it. Two fits at once cannot share one.
 {_limits_measured(others)}
 `python -m benchmarks.large` measures all this, on {machine(stamps(FILE)[-1])}
 """
+
+
+def _growth(fits: dict[int, dict[str, Any]]) -> str:
+    """Lay out the seconds of each stage by the number of rows, and how they grow."""
+    sizes = [m for m in sorted(fits) if m <= GROWN[1]]
+    if not {*GROWN} <= {*sizes}:
+        return ""
+    spent = {m: fits[m]["stages"] | {"whole fit": fits[m]["seconds"]} for m in sizes}
+    lines = []
+    for name, last in spent[GROWN[1]].items():
+        exponent = math.log(last / spent[GROWN[0]][name]) / math.log(GROWN[1] / GROWN[0])
+        lines.append([name, *(seconds(spent[m][name]) for m in sizes), f"{exponent:.2f}"])
+    return f"""How the seconds of each stage grow with the rows of "clusters". *Exponent*: of the
+power of the number of rows that joins the fewest and the most here.
+
+{table(["stage", *(f"{m:,}" for m in sizes), "exponent"], lines)}"""
 
 
 def _limits_measured(rows: list[dict[str, Any]]) -> str:

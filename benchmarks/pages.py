@@ -179,7 +179,7 @@ the commands named here wrote. `pip install '.[bench]'` installs the other libra
 your own machine, run [`specialk-gpu bench`](cli.md#bench).
 
 Each contender has a fresh process. The *first call* is the first in that process, its libraries
-imported; *warm* is the median of up to three more. Memory is the peak during the first call above
+imported; *warm* is the median of more calls. Memory is the peak during the first call above
 what was held before it. *Times ours* is a contender's time, warm where there is one, divided by
 ours: below 1 it is faster than we are.
 
@@ -200,9 +200,9 @@ $ python -m benchmarks.tables
 `python -m benchmarks.compare`: the same rows for all, two threads each. Where there is a star, k
 was given. HDBSCAN's clusters have one row in a hundred at least, with `min_samples=10`; graphs have
 10 neighbours; *on PCA* is on ten principal components. Rows in no cluster count as one more
-cluster. "Gaussians" are 3, 10 and 20 round clusters, the nearest two 6 deviations apart. A
-contender that had no answer within `--time-limit`{waited()} was stopped, and not tried on larger
-sets.
+cluster. "Gaussians" are 3, 10 and 20 round clusters, the nearest two 6 deviations apart. Those that
+take a seed ran with up to ten, for about a minute. A contender that had no answer within
+`--time-limit`{waited()} was stopped, and not tried on larger sets.
 
 {beside_others()}
 

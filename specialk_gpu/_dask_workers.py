@@ -13,7 +13,7 @@ from typing import Any
 from specialk_gpu._progress import report_progress
 from specialk_gpu._time_limit import check_time_limit
 from specialk_gpu._units import size_in_units
-from specialk_gpu._workers import Arguments, Store, with_workers
+from specialk_gpu._workers import Loop, with_workers
 from specialk_gpu.backend import cpu
 
 __all__ = ["DaskWorkers", "client_of", "workers_of"]
@@ -90,53 +90,39 @@ class DaskWorkers:
         self._shared.clear()
         self._wanted = None
 
-    def map(
-        self,
-        function: Callable[..., Any],
-        shared: Any,
-        arguments: Arguments,
-        store: Store,
-        stage: str,
-    ) -> None:
+    def run(self, loop: Loop) -> None:
         """See `specialk_gpu._workers.Workers`."""
         running: dict[int, Any] = {}
         self._seen = time.monotonic()
         try:
-            self._run(running, function, shared, arguments, store, stage)
+            self._run(loop, running)
         except Exception as error:
             if self.client.status == "running":
                 raise
             msg = (
-                f"{stage}: the client was closed, or its scheduler was lost. Connect a new client, "
-                "and fit again: with checkpoint= the fit goes on where it was."
+                f"{loop.stage}: the client was closed, or its scheduler was lost. Connect a new "
+                "client, and fit again: with checkpoint= the fit goes on where it was."
             )
             raise RuntimeError(msg) from error
         finally:
             for future in running.values():
                 future.release()
 
-    def _run(
-        self,
-        running: dict[int, Any],
-        function: Callable[..., Any],
-        shared: Any,
-        arguments: Arguments,
-        store: Store,
-        stage: str,
-    ) -> None:
+    def _run(self, loop: Loop, running: dict[int, Any]) -> None:
         """Send tasks, and keep those that run in `running`, until all are done."""
         from distributed import KilledWorker
 
-        waiting, sent, done = list(range(len(arguments)))[::-1], [0] * len(arguments), 0
+        n = len(loop.arguments)
+        waiting, sent, done = list(range(n))[::-1], [0] * n, 0
         while waiting or running:
             room = 2 * self._n_threads()
             while waiting and len(running) < room:
                 i = waiting.pop()
                 sent[i] += 1
                 if sent[i] > REPEATS:
-                    raise _workers_died(stage, shared)
-                given, where = self._sent(arguments[i]()), self._place_of(shared)
-                running[i] = self.client.submit(_call, function, where, given, pure=False)
+                    raise _workers_died(loop)
+                given, where = self._sent(loop.arguments[i]()), self._place_of(loop.shared)
+                running[i] = self.client.submit(_call, loop.function, where, given, pure=False)
             finished = [i for i, future in running.items() if future.done()]
             for i in finished:
                 try:
@@ -145,10 +131,10 @@ class DaskWorkers:
                     waiting.append(i)
                     continue
                 except KilledWorker as error:
-                    raise _workers_died(stage, shared) from error
-                store(i, found)
+                    raise _workers_died(loop) from error
+                loop.store(i, found)
                 done += 1
-                report_progress(stage, done, len(arguments))
+                report_progress(loop.stage, done, n)
             if not finished:
                 check_time_limit()
                 time.sleep(PAUSE)
@@ -197,11 +183,11 @@ def _call(function: Callable[..., Any], shared: Any, given: tuple[Any, ...]) -> 
         return function(shared, *given)
 
 
-def _workers_died(stage: str, shared: Any) -> MemoryError:
+def _workers_died(loop: Loop) -> MemoryError:
     return MemoryError(
-        f"{stage}: workers died again and again, most likely for want of memory. A task needs "
-        f"{size_in_units(_bytes_in(shared))} that all tasks share, and its own panel or strip. Use "
-        "workers with more memory, or with fewer threads."
+        f"{loop.stage}: workers died again and again, most likely for want of memory. A task "
+        f"needs {size_in_units(_bytes_in(loop.shared))} that all tasks share, and its own panel or "
+        "strip. Use workers with more memory, or with fewer threads."
     )
 
 

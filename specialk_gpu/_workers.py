@@ -5,32 +5,41 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol
 
-__all__ = ["Arguments", "Store", "Workers", "with_workers", "workers"]
+__all__ = ["Loop", "Workers", "with_workers", "workers"]
 
-Arguments: TypeAlias = Sequence[Callable[[], tuple[Any, ...]]]
-"""For each task a function that returns its arguments, which is called whenever they are sent."""
 
-Store: TypeAlias = Callable[[int, Any], None]
-"""Takes the number of a task and its result."""
+class Loop(NamedTuple):
+    """A loop of a fit: tasks that do not depend on each other.
+
+    Attributes
+    ----------
+    stage : str
+        The stage of the fit.
+    function : callable
+        Does a task. It is pure, and known by its name.
+    shared : object
+        The first argument of every task. Many loops share the same object.
+    arguments : sequence of callable
+        For each task a function that returns the other arguments. It is called whenever they are
+        sent.
+    store : callable
+        Takes the number of a task and its result.
+    """
+
+    stage: str
+    function: Callable[..., Any]
+    shared: Any
+    arguments: Sequence[Callable[[], tuple[Any, ...]]]
+    store: Callable[[int, Any], object]
 
 
 class Workers(Protocol):
     """A cluster, as far as a fit knows it."""
 
-    def map(
-        self,
-        function: Callable[..., Any],
-        shared: Any,
-        arguments: Arguments,
-        store: Store,
-        stage: str,
-    ) -> None:
-        """Call ``store(i, function(shared, *arguments[i]()))`` for all i, in any order.
-
-        `function` is pure, and known by its name. `shared` is the same object in many calls.
-        """
+    def run(self, loop: Loop) -> None:
+        """Call ``store(i, function(shared, *arguments[i]()))`` for all i, in any order."""
         ...
 
 

@@ -133,12 +133,27 @@ def test_a_process_that_fails_says_why():
 def test_a_set_is_measured_first_and_warm(monkeypatch, tmp_path):
     monkeypatch.setitem(SETS, "tiny", Set(150, 2, lambda: (X, Y)))
     monkeypatch.setattr(compare.resource, "setrlimit", lambda *_: None)
-    task = {"set": "tiny", "contender": "KMeans", "gigabytes": 8, "out": str(tmp_path / "out")}
-    compare.child(task)
-    lines = [json.loads(line) for line in (tmp_path / "out").read_text().splitlines()]
-    assert [len(row["seconds"]) for row in lines] == [0, 1, 2, 3]
+    seeds = []
+    kmeans = contenders.kmeans_told_k
+    told = CONTENDERS["KMeans"]._replace(run=lambda *x, seed: seeds.append(seed) or kmeans(*x))
+    monkeypatch.setitem(CONTENDERS, "KMeans", told)
+    alone = told._replace(run=kmeans, seeded=False)
+    monkeypatch.setitem(CONTENDERS, "HDBSCAN", alone)
+    task = {"set": "tiny", "gigabytes": 8}
+    found = {}
+    for name in ("KMeans", "HDBSCAN"):
+        out = tmp_path / name
+        compare.child(task | {"contender": name, "out": str(out)})
+        found[name] = [json.loads(line) for line in out.read_text().splitlines()]
+    assert seeds == list(range(10))
+    assert [len(row["seconds"]) for row in found["HDBSCAN"]] == [0, 1, 2, 3]
+    assert found["HDBSCAN"][-1]["others"] == []
+    lines = found["KMeans"]
+    assert [len(row["seconds"]) for row in lines] == list(range(10))
+    assert [len(row["others"]) for row in lines] == list(range(10))
     assert lines[0]["warm"] is None
-    assert lines[-1]["warm"] == sorted(lines[-1]["seconds"])[1]
+    assert lines[-1]["warm"] == sorted(lines[-1]["seconds"])[4]
+    assert {row["ari"] for row in lines[-1]["others"]} == {1.0}
     assert lines[-1]["first"] > 0 <= lines[-1]["peak_bytes"]
     assert (lines[-1]["k"], lines[-1]["ari"], lines[-1]["ami"]) == (3, 1.0, 1.0)
 
@@ -189,7 +204,9 @@ def test_pages_show_what_was_measured(tmp_path, monkeypatch):
     assert "Not measured yet." in compare_page.comparison(page)
     result = {"first": 2.0, "warm": 1.5, "seconds": [1.5], "peak_bytes": 5e6, "in_none": 0.0}
     result |= {"k": 10, "ari": 0.934, "ami": 0.91}
+    seeds = [{"k": 12, "ari": 0.91, "ami": 0.9}, {"k": 12, "ari": 0.1, "ami": 0.1}]
     other = result | {"first": 6.0, "warm": None, "ari": 0.5, "k": 99}
+    result["others"] = seeds
     real = [
         {"set": "a", "tier": "overlap", "k": 2, "ari": 0.2, "ami": 0.3, "seconds": 1.0},
         {"set": "b", "tier": "clear", "k": 3, "ari": 1.0, "ami": 1.0, "seconds": 3.0},
@@ -215,7 +232,7 @@ def test_pages_show_what_was_measured(tmp_path, monkeypatch):
     text = compare_page.beside_others()
     for words in (
         "| SpecialK | 2 s, 1.5 s |",
-        "| SpecialK | 10, 0.93, 0.91 |",
+        "| SpecialK | 12, 0.91, 0.90 |",
         "| SpectralClustering * | 6 s |",
         "| HDBSCAN | stopped |",
         "| SpecialK | 2 | 1 of 2 | 0.600 | 0.650 | 1.000 | 2 s |",
@@ -226,5 +243,6 @@ def test_pages_show_what_was_measured(tmp_path, monkeypatch):
     filled = compare_page.comparison(page)
     assert filled.startswith(f"before {markdown.BEGIN}\nMNIST, 60,000 rows")
     assert filled.endswith(f"{markdown.END} after")
-    assert "| SpectralClustering * | 99 | 0.500 | 6 s | 4.00 |" in filled
+    assert "| SpecialK | 10 (1), 12 (2) | 0.910 | 1.5 s | 1.00 |" in filled
+    assert "| SpectralClustering * | 99 (1) | 0.500 | 6 s | 4.00 |" in filled
     assert "No answer: HDBSCAN (stopped), STSC (failed)." in filled

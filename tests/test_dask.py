@@ -14,7 +14,7 @@ from sklearn.exceptions import NotFittedError
 
 import specialk_gpu
 from specialk_gpu import _dask_workers
-from specialk_gpu._workers import with_workers, workers
+from specialk_gpu._workers import Loop, with_workers, workers
 from specialk_gpu.backend import cpu
 from specialk_gpu.spectrum import tall
 
@@ -195,13 +195,13 @@ def test_the_cluster_is_used_inside_a_fit_alone(client):
 def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatch, stage):
     monkeypatch.setattr(tall, "SLAB", 2**12)
     X, expected = fit_of_20_000_rows()
-    map_tasks, killed = _dask_workers.DaskWorkers.map, []
+    run, killed = _dask_workers.DaskWorkers.run, []
 
-    def kill(self, function, shared, arguments, store, name):
+    def kill(self, loop):
         """Kill a worker, one time, when the stage has one result."""
 
         def die():
-            if not killed and type(shared).__name__ == stage:
+            if not killed and type(loop.shared).__name__ == stage:
                 address = sorted(mortal.scheduler_info(n_workers=-1)["workers"])[0]
                 (pid,) = mortal.run(os.getpid, workers=[address]).values()
                 os.kill(pid, signal.SIGKILL)
@@ -209,11 +209,11 @@ def test_a_worker_that_is_killed_costs_no_more_than_its_tasks(mortal, monkeypatc
 
         def kept(i, found):
             die()
-            store(i, found)
+            loop.store(i, found)
 
-        map_tasks(self, function, shared, arguments, kept, name)
+        run(self, loop._replace(store=kept))
 
-    monkeypatch.setattr(_dask_workers.DaskWorkers, "map", kill)
+    monkeypatch.setattr(_dask_workers.DaskWorkers, "run", kill)
     found = on_cluster.SpecialK(client=mortal, **SETTINGS).fit(X)
     assert killed
     assert_same_fit(found, expected)
@@ -226,11 +226,11 @@ class InThisProcess:
     def __init__(self):
         self.loops = []
 
-    def map(self, function, shared, arguments, store, stage):
-        self.loops.append((stage, function.__name__, len(arguments)))
-        for i in range(len(arguments))[::-1]:
-            arguments[i]()
-            store(i, function(shared, *arguments[i]()))
+    def run(self, loop):
+        self.loops.append((loop.stage, loop.function.__name__, len(loop.arguments)))
+        for i in range(len(loop.arguments))[::-1]:
+            loop.arguments[i]()
+            loop.store(i, loop.function(loop.shared, *loop.arguments[i]()))
 
 
 @pytest.mark.parametrize("d", [8, 60])
@@ -270,7 +270,7 @@ def test_every_task_is_done_once_and_in_its_place(client):
     cluster, found = _dask_workers.DaskWorkers(client), {}
     given = [lambda i=i: (np.full(3, i),) for i in range(25)]
     assert not set(found)
-    cluster.map(double, {"factor": 2}, given, found.setdefault, "stage")
+    cluster.run(Loop("stage", double, {"factor": 2}, given, found.setdefault))
     assert sorted(found) == list(range(25))
     assert all((found[i] == 2 * i).all() for i in found)
 
@@ -282,7 +282,7 @@ def dies(*_):
 def test_errors_of_tasks_are_those_of_one_process(client):
     cluster = _dask_workers.DaskWorkers(client)
     with pytest.raises(KeyError, match="a b"):
-        cluster.map(fails, "a", [lambda: ("b",)], print, "stage")
+        cluster.run(Loop("stage", fails, "a", [lambda: ("b",)], print))
 
 
 def test_workers_that_die_of_a_task_are_a_memory_error():
@@ -291,7 +291,7 @@ def test_workers_that_die_of_a_task_are_a_memory_error():
         local_cluster(3, 1) as own,
         pytest.raises(MemoryError, match=r"stage: workers died .* A task needs 1 kB that all"),
     ):
-        _dask_workers.DaskWorkers(own).map(dies, A, [lambda: (1,)], print, "stage")
+        _dask_workers.DaskWorkers(own).run(Loop("stage", dies, A, [lambda: (1,)], print))
 
 
 def test_a_cluster_without_workers_is_an_error(monkeypatch):
@@ -300,7 +300,7 @@ def test_a_cluster_without_workers_is_an_error(monkeypatch):
         cluster = _dask_workers.DaskWorkers(own)
         monkeypatch.setattr(cluster, "_sent", lambda _: own.submit(double, {"factor": 1}, 1))
         with pytest.raises(RuntimeError, match="no workers for 0 seconds"):
-            cluster.map(double, {"factor": 1}, [lambda: (1,)], print, "stage")
+            cluster.run(Loop("stage", double, {"factor": 1}, [lambda: (1,)], print))
 
 
 def test_the_bytes_that_tasks_share():

@@ -14,7 +14,7 @@ import pytest
 import specialk_gpu
 from specialk_gpu import _dask_rows, _dask_workers
 from specialk_gpu._memory_limit import memory_limit
-from specialk_gpu._workers import workers
+from specialk_gpu._workers import Loop, workers
 from specialk_gpu.spectrum import tall
 
 dask = pytest.importorskip("dask")
@@ -165,7 +165,7 @@ def test_a_client_that_is_closed_during_a_fit_is_an_error():
         own = distributed.Client(local, set_as_default=False)
         cluster = _dask_workers.DaskWorkers(own)
         with pytest.raises(RuntimeError, match="stage: the client was closed, or its scheduler"):
-            cluster.map(double, {"factor": 1}, [own.close, lambda: (1,)], print, "stage")
+            cluster.run(Loop("stage", double, {"factor": 1}, [own.close, lambda: (1,)], print))
 
 
 def test_nothing_is_left_on_the_workers_after_a_failure(client):
@@ -175,7 +175,7 @@ def test_nothing_is_left_on_the_workers_after_a_failure(client):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught, _dask_workers.workers_of(client):
-        workers.get().map(double, {"factor": 2}, given, interrupted, "stage")
+        workers.get().run(Loop("stage", double, {"factor": 2}, given, interrupted))
     assert caught.tb is not None  # all frames live on, as in a notebook
     for _ in range(100):
         if not client.run_on_scheduler(calls_on_scheduler):
@@ -196,7 +196,7 @@ def test_an_adaptive_cluster_without_workers_starts_one():
     ):
         local.adapt(minimum=0, maximum=1, interval="100ms")
         cluster, found = _dask_workers.DaskWorkers(own), {}
-        cluster.map(double, {"factor": 2}, [lambda: (3,)], found.setdefault, "stage")
+        cluster.run(Loop("stage", double, {"factor": 2}, [lambda: (3,)], found.setdefault))
         cluster.release()
     assert found == {0: 6}
 
@@ -211,7 +211,7 @@ def test_patience_with_workers_begins_anew_in_each_loop(monkeypatch):
         cluster._seen -= 60.0  # the client was busy on its own
         timer = threading.Timer(0.5, local.scale, [1])
         timer.start()
-        cluster.map(double, {"factor": 2}, [lambda: (3,)], found.setdefault, "stage")
+        cluster.run(Loop("stage", double, {"factor": 2}, [lambda: (3,)], found.setdefault))
         timer.join()
         cluster.release()
     assert found == {0: 6}

@@ -817,18 +817,72 @@ def test_the_spectrum_is_estimated_before_it_is_filtered(bk, n_block, lowest):
     values = np.linspace(lowest, 2.0, 3000)
     A = bk.as_float32(csr(bk, sparse.diags(values)))
     rng = np.random.RandomState(0)
-    low, scale, cut = chebyshev._spectrum_for_chebyshev(bk, A, n_block, rng)
+    low, scale, density = chebyshev._spectrum_for_chebyshev(bk, A, rng)
     assert scale == pytest.approx(2, rel=0.01)
     assert 1.01 * lowest - 0.1 < low <= lowest + 1e-4
-    assert cut == pytest.approx(np.sort(abs(values))[-n_block], rel=0.05)
+    assert density.magnitude(n_block) == pytest.approx(np.sort(abs(values))[-n_block], rel=0.05)
 
 
 def test_the_estimate_of_few_rows_is_exact(bk):
     values = np.r_[np.linspace(-0.9, 1, 12), [0.0] * 8]
     A = csr(bk, sparse.diags(values))
-    low, scale, cut = chebyshev._spectrum_for_chebyshev(bk, A, 1, np.random.RandomState(0))
+    low, scale, density = chebyshev._spectrum_for_chebyshev(bk, A, np.random.RandomState(0))
     np.testing.assert_allclose([low, scale], [-0.9, 1], rtol=1e-6)
-    assert 0.8 < cut < 0.9991
+    assert 0.8 < density.magnitude(1) <= 1 + 1e-6
+    assert density.counted[-1] == pytest.approx(20)
+
+
+def test_a_density_counts_magnitudes():
+    density = chebyshev._Density(np.array([0.9, 0.7, 0.7, 0.2]), np.array([1.5, 3.0, 6.0, 9.0]))
+    assert [density.magnitude(n) for n in (1, 1.5, 1.6, 3.1, 9, 99)] == [
+        *(0.9, 0.9, 0.7, 0.7, 0.2, 0.2)
+    ]
+    assert [density.number_above(x) for x in (1.0, 0.9, 0.8, 0.7, 0.1)] == [0, 1.5, 1.5, 6, 9]
+
+
+def test_a_cut_above_the_wanted_values_is_lowered_by_what_was_counted_too_many():
+    density = chebyshev._Density(np.arange(128, -1, -1) / 128, np.arange(129.0))
+    theta = np.array([0.95, -0.93, 0.92, 0.1, 0.05])
+    lower = chebyshev._lower_chebyshev_cut
+    assert lower(theta, 3, 112 / 128, density) == 112 / 128  # three are above it
+    # 16 are counted where 3 are: so 5 are where 18 are counted
+    assert lower(theta, 4, 112 / 128, density) == 110 / 128
+    assert lower(theta, 4, 120 / 128, density) == 116 / 128  # 8 where 1 is: 12
+    few = density._replace(counted=density.counted / 100)
+    assert lower(theta, 4, 112 / 128, few) == 0  # none is counted so often
+    assert lower(theta, 4, 0.0, few) == 0  # it is never raised
+
+
+def test_a_cut_that_was_estimated_too_high_costs_few_rounds(bk, monkeypatch):
+    W, n, edges = neighbour_graph(2000, 3), 40, []
+    expected = np.sort(abs(np.linalg.eigvalsh(W.toarray())))[::-1]
+    apply, estimate = chebyshev.apply_filter, chebyshev._spectrum_for_chebyshev
+
+    def recorded(bk, A, V, residuals, theta, degree, interval):
+        if residuals is not None:
+            edges.append(interval.centre + interval.half)
+        apply(bk, A, V, residuals, theta, degree, interval)
+
+    def thrice(*arguments):
+        """Count three times as many eigenvalues as there are."""
+        density = chebyshev._Density(expected, 3.0 * np.arange(1, 2001))
+        return *estimate(*arguments)[:2], density
+
+    monkeypatch.setattr(chebyshev, "apply_filter", recorded)
+    monkeypatch.setattr(chebyshev, "_spectrum_for_chebyshev", thrice)
+    A, found = bk.operator(csr(bk, W)), []
+    for lower in (chebyshev._lower_chebyshev_cut, lambda *given: given[2]):
+        monkeypatch.setattr(chebyshev, "_lower_chebyshev_cut", lower)
+        edges.clear()
+        rng = np.random.RandomState(0)
+        values, _, message = chebyshev.chebyshev(bk, A, n, 1e-8, 100, rng)
+        assert not message
+        np.testing.assert_allclose(abs(bk.to_numpy(values)), expected[:n], atol=1e-8)
+        found.append(list(edges))
+    corrected, left = found
+    assert corrected[0] == left[0] > expected[n - 1]
+    assert corrected[1] < corrected[0]
+    assert len(corrected) < len(left)
 
 
 def test_values_that_are_known_bound_the_next():

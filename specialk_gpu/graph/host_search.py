@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from scipy.spatial import cKDTree
 
-from specialk_gpu._workers import workers
+from specialk_gpu._workers import Loop, workers
 from specialk_gpu.backend.cpu.pairs import nearest_of_pairs, rough_pair_sq_distances, sure_limit
 from specialk_gpu.backend.cpu.products import select_smallest
 from specialk_gpu.backend.cpu.threads import map_chunks, one_blas_thread
@@ -162,7 +162,7 @@ def _measured_in_groups(search: _PairSearch, groups: Sequence[Any]) -> list[list
     found: list[list[np.ndarray]] = [[] for _ in groups]
     search = search._replace(most=UNEVEN * search.most // len(groups))
     given = [partial(tuple, (group, [0])) for group in groups]
-    cluster.map(_measured_pairs, search, given, found.__setitem__, STAGE)
+    cluster.run(Loop(STAGE, _measured_pairs, search, given, found.__setitem__))
     return found
 
 

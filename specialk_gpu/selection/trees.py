@@ -11,7 +11,7 @@ import numpy as np
 from specialk_gpu._checkpoint import checkpoint, kept_step
 from specialk_gpu._progress import ProgressClock
 from specialk_gpu._time_limit import during
-from specialk_gpu._workers import workers
+from specialk_gpu._workers import Loop, workers
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
@@ -80,7 +80,7 @@ def grow_trees(
         def store(i: int, tree: list[Any]) -> None:
             keep(new[i], lambda: tree)
 
-        cluster.map(tree_of_fragments, graphs, given, store, "merging")
+        cluster.run(Loop("merging", tree_of_fragments, graphs, given, store))
         for place in set(places) - set(new):
             grow(place)  # reads it
 

@@ -119,7 +119,8 @@ def chebyshev(
     n_guard = guard_size(n)
     n_block = min(m, n + n_guard)
     single = bk.as_float32(A)
-    low, scale, cut = _spectrum_for_chebyshev(bk, single, n_block, rng)
+    low, scale, density = _spectrum_for_chebyshev(bk, single, rng)
+    cut = min(density.magnitude(n_block), 0.999 * scale)
     locked = xp.empty((m, 0), dtype=dtype) if known is None else known.vectors
     n_locked = locked.shape[1]
     V, residuals = random_block(bk, m, n_block - n_locked, rng.randint(2**32), dtype), None
@@ -172,9 +173,10 @@ def chebyshev(
             missed = find_missed_by_chebyshev(bk, A, theta, V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
         before, worst = worst, float(norms[new : n - n_locked].max())
-        stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
+        lower = _lower_chebyshev_cut(theta, n, cut, density) if i else cut
+        stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m and lower == cut
         low = min(low, float(theta.min()))
-        cut = _chebyshev_cut(theta, norms, n, scale, cut)
+        cut = _chebyshev_cut(theta, norms, n, scale, lower)
         if rounds is not None:
             numbers = np.array([low, scale, cut, worst, loosest, stuck, n_block])
             rounds.keep(i, rng, [locked, V, residuals, theta, numbers])
@@ -204,13 +206,49 @@ def _chebyshev_cut(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, c
     return float(abs(theta[n + settled[-1]])) if settled.size else cut
 
 
+def _lower_chebyshev_cut(theta: np.ndarray, n: int, cut: float, density: _Density) -> float:
+    """Return a lower cut if fewer than n magnitudes are above it, else the cut.
+
+    The filter damps what is below its cut, so these n pairs would not converge. The estimate counts
+    too many above the cut; it is corrected by this number.
+    """
+    above = int((np.abs(theta) > cut).sum())
+    if above >= n:
+        return cut
+    too_many = max(0.0, density.number_above(cut) - above)
+    return min(cut, density.magnitude(theta.size + too_many))
+
+
+class _Density(NamedTuple):
+    """An estimate of the number of eigenvalues by magnitude.
+
+    Attributes
+    ----------
+    magnitudes, counted : float64 arrays of shape (r,), on the host
+        Decreasing magnitudes, and how many eigenvalues are as large or larger.
+    """
+
+    magnitudes: np.ndarray
+    counted: np.ndarray
+
+    def magnitude(self, number: float) -> float:
+        """Return the magnitude that so many eigenvalues reach."""
+        place = min(int(np.searchsorted(self.counted, number)), self.counted.size - 1)
+        return float(self.magnitudes[place])
+
+    def number_above(self, magnitude: float) -> float:
+        """Return how many eigenvalues reach a magnitude."""
+        place = int(np.searchsorted(-self.magnitudes, -magnitude, side="right"))
+        return float(self.counted[place - 1]) if place else 0.0
+
+
 def _spectrum_for_chebyshev(
-    bk: Backend, A: Operator, n_block: int, rng: RandomState
-) -> tuple[float, float, float]:
-    """Estimate the lowest eigenvalue, the largest magnitude, and the magnitude of pair `n_block`.
+    bk: Backend, A: Operator, rng: RandomState
+) -> tuple[float, float, _Density]:
+    """Estimate the lowest eigenvalue, the largest magnitude, and the density of the spectrum.
 
     Forty Lanczos steps run from eight vectors at once. Their Ritz values and weights estimate the
-    density of the spectrum (Lin, Saad & Yang, SIAM Review 2016).
+    density (Lin, Saad & Yang, SIAM Review 2016).
     """
     xp, m = bk.xp, A.shape[0]
     n_vectors, n_steps = 8, min(40, m)
@@ -236,10 +274,9 @@ def _spectrum_for_chebyshev(
         lowest.append(nodes[0] - abs(beta[steps - 1, i] * basis[-1, 0]))
     values, weights = np.concatenate(values), np.concatenate(weights)
     order = np.argsort(-np.abs(values))
-    counted = m * np.cumsum(weights[order])
-    cut = float(np.abs(values[order])[min(int(np.searchsorted(counted, n_block)), order.size - 1)])
+    density = _Density(np.abs(values[order]), m * np.cumsum(weights[order]))
     scale = float(np.abs(values).max())
-    return max(min(lowest), -1.01 * scale), scale, min(cut, 0.999 * scale)
+    return max(min(lowest), -1.01 * scale), scale, density
 
 
 def _expanded_chebyshev_block(

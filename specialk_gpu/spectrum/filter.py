@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from specialk_gpu._workers import workers
+from specialk_gpu._workers import Loop, workers
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend, Dtype, Operator
 from specialk_gpu.spectrum.tall import map_panels, panels_of, slabs
@@ -93,7 +93,8 @@ def apply_filter(
     m, panels, cluster = V.shape[0], panels_of(bk, *V.shape), workers.get()
     if cluster is not None and len(slabs(bk, m)) > 1:
         given = [partial(arguments, columns) for columns in panels]
-        cluster.map(filtered_panel, A, given, lambda i, x: store(panels[i], x), "eigenpairs")
+        loop = Loop("eigenpairs", filtered_panel, A, given, lambda i, x: store(panels[i], x))
+        cluster.run(loop)
         return
 
     def run(columns: slice) -> None:
