@@ -161,7 +161,7 @@ class Parts:
         valleys_ahead = ahead and self._graphs.has_rows and self._seeks_valleys
         found = [self.cuts.heaviest(pairs)]
         found += [self.wide.heaviest(may_be)] if ahead and self._wide is not None else []
-        found += [self.valleys.counts(pairs, nodes)] if valleys_ahead else []
+        found += [rows_in_valleys(self.valleys.counts(pairs, nodes))] if valleys_ahead else []
         found = _together(bk, found)
         if ahead and self._wide is not None:
             second = np.stack(self.wide.borders(may_be, found[1]), axis=1)
@@ -176,8 +176,8 @@ class Parts:
             law[thick] = "rows"
             if self._graphs.has_second:
                 thin = in_wide | (~thick & (log_p > CLEAR_LOG_P) & (log_p < below) & ~small)
-        counts = found[-1] if valleys_ahead else None
-        valley = self._valley(pairs, nodes, log_p, length, counts)
+        rows = found[-1] if valleys_ahead else None
+        valley = self._valley(pairs, nodes, log_p, length, rows)
         within = np.where(in_wide, self._width[pairs].min(axis=1), within)
         first = log_p, thin, valley
         log_p, law = _better_test_of_parts(log_p, law, valley)
@@ -231,12 +231,12 @@ class Parts:
         nodes: np.ndarray,
         log_p: np.ndarray,
         length: np.ndarray,
-        counts: np.ndarray | None,
+        rows: np.ndarray | None,
     ) -> np.ndarray:
         """Return the log p of valleys; NaN if the cut is clear or no valley is looked for.
 
-        `log_p` and `length` are those of cuts in the first graph. If `counts`, those of
-        `Valleys.counts`, is None, the rows are counted now.
+        `log_p` and `length` are those of cuts in the first graph. If `rows` is None, the rows are
+        counted now.
         """
         found = np.full(len(pairs), np.nan)
         if not self._graphs.has_rows:
@@ -249,11 +249,12 @@ class Parts:
         self._seeks_valleys = asked.size > 0
         if asked.size:
             deep = length[asked] > np.maximum(SHORT_LENGTH, ROUND_SCALED * spread[asked])
-            if counts is None:
-                counts = self.cuts.bk.to_numpy(self.valleys.counts(pairs[asked], nodes))
+            if rows is None:
+                counts = self.valleys.counts(pairs[asked], nodes)
+                rows = self.cuts.bk.to_numpy(rows_in_valleys(counts))
             else:
-                counts = counts[asked]
-            found[asked] = valley_log_p(rows_in_valleys(counts), deep)
+                rows = rows[:, asked]
+            found[asked] = valley_log_p(rows, deep)
         return found
 
     def valleys_of_short(self, pairs: np.ndarray, nodes: np.ndarray) -> np.ndarray:
