@@ -356,7 +356,7 @@ def on_real_sets(task: dict[str, Any], threads: int) -> list[dict[str, Any]]:
     while left := names[len(found) :]:
         rows, ended = watched(task | {"names": left}, OF_REAL_SET, threads)
         found += rows
-        if ended:
+        if ended and len(found) < len(names):  # some fail as they end, with all sets done
             found.append({"set": names[len(found)], "error": ended.why})
     return found
 
@@ -364,9 +364,7 @@ def on_real_sets(task: dict[str, Any], threads: int) -> list[dict[str, Any]]:
 def tasks(given: argparse.Namespace) -> list[dict[str, Any]]:
     """List contenders by set, small sets first; those that the options leave."""
     names = [name for name, own in SETS.items() if not (own.source and missing(own.source))]
-    names.insert(4, REAL)
-    if not os.environ.get(PATHS["sets"]):
-        names.remove(REAL)
+    names[4:4] = [REAL] if os.environ.get(PATHS["sets"]) else []
     found = []
     for name in names:
         for who, contender in CONTENDERS.items():
@@ -389,8 +387,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gigabytes", type=float, default=16.0, help="of memory at most (16)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
-    path = given.results / FILE.name
-    for row in run(partial(compared, path=path, given=given), tasks(given), path, jobs=1):
+    path, chosen = given.results / FILE.name, tasks(given)
+    if not chosen:
+        got = f"{given.only!r} and {given.contender!r}"
+        parser.error(f"--only and --contender must leave something to measure, got {got}.")
+    for row in run(partial(compared, path=path, given=given), chosen, path, jobs=1):
         if "error" in row:
             print(row["task"], row["error"])
 

@@ -122,6 +122,20 @@ def test_real_sets_go_on_after_one_that_is_stopped(folder, monkeypatch):
     assert folder.exists()
 
 
+def test_a_process_that_fails_after_the_last_real_set_has_measured_all(folder, monkeypatch):
+    rows = [{"set": path.stem, "k": 3} for path in sorted(folder.glob("*.npz"))]
+    crash = compare.Stopped(late=False, why="its process ended with -11")
+    monkeypatch.setattr(compare, "watched", lambda *_: (rows, crash))
+    assert compare.on_real_sets({"set": REAL, "contender": OURS}, 1) == rows
+
+
+def test_options_that_leave_nothing_are_an_error(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        compare.main(["--only", "MNITS", "--results", str(tmp_path)])
+    assert "must leave something to measure, got 'MNITS' and ''." in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 @LINUX
 def test_a_process_that_fails_says_why():
     rows, ended = compare.watched({"contender": "no such one", "gigabytes": 8.0}, 60, 1)

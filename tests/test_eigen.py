@@ -885,6 +885,17 @@ def test_a_cut_that_was_estimated_too_high_costs_few_rounds(bk, monkeypatch):
     assert len(corrected) < len(left)
 
 
+def test_copies_below_a_cut_that_is_lowered_do_not_hide_a_larger_eigenvalue(bk):
+    # The block holds fewer vectors than there are copies. Only A times the block shows -0.5.
+    spectrum = np.r_[np.ones(6), -0.5, np.full(65, 0.4995), np.linspace(-0.005, 0.005, 228)]
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((300, 300)))[0]
+    W = csr(bk, Q * spectrum @ Q.T)
+    found = eigenpairs((W + W.T) / 2, 12, solver="chebyshev", random_state=0)
+    expected = np.r_[np.ones(6), -0.5, np.full(5, 0.4995)]
+    np.testing.assert_allclose(bk.to_numpy(found.values), expected, atol=1e-7)
+    assert found.converged
+
+
 def test_values_that_are_known_bound_the_next():
     theta, cut = chebyshev._known_magnitudes(4, 2.0, 0.7, None)
     assert (theta.tolist(), cut) == ([2.0, 0.7, 0.7, 0.7], 0.7)

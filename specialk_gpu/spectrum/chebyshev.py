@@ -173,9 +173,9 @@ def chebyshev(
             missed = find_missed_by_chebyshev(bk, A, theta, V, tol, rng)
             return bk.asarray(theta.astype(dtype)), V, missed
         before, worst = worst, float(norms[new : n - n_locked].max())
-        lower = _lower_chebyshev_cut(theta, n, cut, density) if i else cut
-        stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m and lower == cut
+        stuck = not stuck and new == 0 and worst > 0.5 * before and n_block < m
         low = min(low, float(theta.min()))
+        lower = _lower_chebyshev_cut(theta, n, cut, density) if i else cut
         cut = _chebyshev_cut(theta, norms, n, scale, lower)
         if rounds is not None:
             numbers = np.array([low, scale, cut, worst, loosest, stuck, n_block])
