@@ -343,7 +343,7 @@ def compared(task: dict[str, Any], *, path: Path, given: argparse.Namespace) -> 
         return about | {"stopped": f"not tried: stopped on {where}"}
     rows, ended = watched(task, given.time_limit, given.threads)
     if rows:
-        return about | rows[-1]
+        return about | rows[-1] | ({"ended": ended.why} if ended else {})
     if ended and ended.late:
         return about | {"stopped": ended.why}
     raise RuntimeError(ended.why if ended else "nothing was measured")

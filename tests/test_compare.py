@@ -114,12 +114,12 @@ def test_a_contender_is_measured_on_real_sets_in_one_process(folder):
 
 
 @LINUX
-def test_real_sets_go_on_after_one_that_is_stopped(folder, monkeypatch):
+@pytest.mark.usefixtures("folder")
+def test_real_sets_go_on_after_one_that_is_stopped(monkeypatch):
     monkeypatch.setattr(compare, "OF_REAL_SET", 0.0)
     found = compare.on_real_sets({"set": REAL, "contender": OURS, "gigabytes": 8.0}, 1)
     assert [row["set"] for row in found] == ["one", "two"]
     assert all(row["error"] == "no answer within 0 s" for row in found)
-    assert folder.exists()
 
 
 def test_a_process_that_fails_after_the_last_real_set_has_measured_all(folder, monkeypatch):
@@ -168,7 +168,7 @@ def test_a_set_is_measured_first_and_warm(monkeypatch, tmp_path):
     assert lines[0]["warm"] is None
     assert lines[-1]["warm"] == sorted(lines[-1]["seconds"])[4]
     assert {row["ari"] for row in lines[-1]["others"]} == {1.0}
-    assert lines[-1]["first"] > 0 <= lines[-1]["peak_bytes"]
+    assert lines[-1]["first"] > 0
     assert (lines[-1]["k"], lines[-1]["ari"], lines[-1]["ami"]) == (3, 1.0, 1.0)
 
 
@@ -192,7 +192,8 @@ def test_who_is_not_installed_is_an_error(tmp_path, monkeypatch):
         compare.compared(task, path=tmp_path / "x.jsonl", given=given())
 
 
-def test_tasks_are_of_sets_that_are_there(monkeypatch, folder):
+@pytest.mark.usefixtures("folder")
+def test_tasks_are_of_sets_that_are_there(monkeypatch):
     for name in ("SPECIALK_MNIST", "SPECIALK_FASHION_MNIST"):
         monkeypatch.delenv(name, raising=False)
     found = compare.tasks(given())
@@ -206,7 +207,6 @@ def test_tasks_are_of_sets_that_are_there(monkeypatch, folder):
     assert [task["set"] for task in compare.tasks(given(only="1,500", contender="KM"))] == [
         "Gaussians, 1,500 x 2"
     ]
-    assert folder.exists()
 
 
 # -- pages ----------------------------------------------------------------------------------------
