@@ -209,8 +209,8 @@ def _chebyshev_cut(theta: np.ndarray, norms: np.ndarray, n: int, scale: float, c
 def _lower_chebyshev_cut(theta: np.ndarray, n: int, cut: float, density: _Density) -> float:
     """Return a lower cut if fewer than n magnitudes are above it, else the cut.
 
-    The filter damps what is below its cut, so these n pairs would not converge. The estimate counts
-    too many above the cut; it is corrected by this number.
+    The filter damps what is below its cut, so wanted pairs there would not converge. The estimate
+    counts too many eigenvalues above the cut. The new cut is lower by as many.
     """
     above = int((np.abs(theta) > cut).sum())
     if above >= n:
