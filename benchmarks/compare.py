@@ -10,8 +10,9 @@ more calls, of which there is one at least if the first took less than five minu
 ten seconds, three at most; where the result depends on a seed, for a minute, nine at most, each
 with another seed. Memory is the peak of the process in the first call, less what it held before.
 Who needs longer than `--time-limit` (20 minutes) is stopped, and not tried on sets with more rows
-and no fewer columns. A contender that fails, or is not installed (`pip install '.[bench]'` installs
-them), has its error in place of a result, and is tried again in the next run.
+and no fewer columns; to try it again with another limit, take its line out of the results. One that
+fails, or is not installed (`pip install '.[bench]'` installs them), has its error in place of a
+result, and is tried again in the next run.
 
 The real sets are those of benchmarks.rivals (SPECIALK_SETS), a contender's all in one process, each
 set for two minutes at most. SPECIALK_MNIST and SPECIALK_FASHION_MNIST name the folders of images.
@@ -386,6 +387,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gigabytes", type=float, default=16.0, help="of memory at most (16)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
+    for name in ("time_limit", "threads", "gigabytes"):
+        if not getattr(given, name) > 0:
+            option = name.replace("_", "-")
+            parser.error(f"--{option} must be positive, got {getattr(given, name)}.")
     path, chosen = given.results / FILE.name, tasks(given)
     if not chosen:
         got = f"{given.only!r} and {given.contender!r}"

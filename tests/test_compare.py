@@ -136,6 +136,13 @@ def test_options_that_leave_nothing_are_an_error(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("option", ["--threads", "--time-limit", "--gigabytes"])
+def test_a_limit_that_is_not_positive_is_refused(tmp_path, capsys, option):
+    with pytest.raises(SystemExit):
+        compare.main([option, "0", "--results", str(tmp_path)])
+    assert f"{option} must be positive, got 0" in capsys.readouterr().err
+
+
 @LINUX
 def test_a_process_that_fails_says_why():
     rows, ended = compare.watched({"contender": "no such one", "gigabytes": 8.0}, 60, 1)

@@ -28,7 +28,8 @@ __all__ = ["grow_trees"]
 
 T = TypeVar("T")
 R = TypeVar("R")
-SHARED_ROWS = 2**14  # number of rows from which resolutions run in parallel threads
+SHARED_ROWS = 2**11  # number of rows from which resolutions run in parallel threads
+SENT_ROWS = 2**14  # number of rows from which workers of a cluster merge the fragments
 
 
 def grow_trees(
@@ -71,7 +72,7 @@ def grow_trees(
 
     with during("merging"):
         cluster, places = workers.get(), list(range(len(parts)))[::-1]  # the last take longest
-        if cluster is None or m < SHARED_ROWS or bk.name != "numpy":
+        if cluster is None or m < SENT_ROWS or bk.name != "numpy":
             _side_by_side(bk, grow, places[::-1], m)
             return
         new = [x for x in places if kept is None or not kept.has(f"tree-{wanted[x].name}")]
