@@ -36,7 +36,7 @@ PRODUCT_SIDE, PASS_BYTES, REPEATS = 512, 2**25, 3  # of the calibration: under 0
 LONG = 60  # seconds of a fit that says so at its beginning
 LITTLE = 2**24  # bytes of a fit of few rows
 WIDE = 30  # neighbours of a row that are kept
-ENTRIES, COPIES = 60, 3  # of a row in both graphs, about; of these, while they are made
+ENTRIES, COPIES = 60, 2  # of a row in both graphs, about; of these, while they are made
 STAGES = {
     "cut": ("graph", "eigenpairs", "fragments", "merging", "polishing"),
     "zz_top": ("graph", "eigenpairs", "embedding", "kmeans", "bounds"),

@@ -262,7 +262,9 @@ def test_pages_show_what_was_measured(tmp_path, monkeypatch):
     ):
         assert words in text
     filled = compare_page.comparison(page)
-    assert filled.startswith(f"before {markdown.BEGIN}\nMNIST, 60,000 rows")
+    assert filled.startswith(f"before {markdown.BEGIN}\nContenders by agreement")
+    assert "\nMNIST, 60,000 rows:\n" in filled
+    assert "Fashion" not in filled  # was not measured
     assert filled.endswith(f"{markdown.END} after")
     assert "| SpecialK | 10 (1), 12 (2) | 0.910 | 1.5 s | 1.00 |" in filled
     assert "| SpectralClustering * | 99 (1) | 0.500 | 6 s | 4.00 |" in filled
