@@ -40,19 +40,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_mutual_info_score
 
 from benchmarks import contenders as methods
+from benchmarks.compare_sets import SETS
 from benchmarks.growth import memory
-from benchmarks.paper.data import load, missing
+from benchmarks.paper.data import missing
 from benchmarks.paper.runner import read, run
 from benchmarks.rivals import tiers
-from benchmarks.selection import PATHS, ari, blobs, real_set, verdict
+from benchmarks.selection import PATHS, ari, real_set, verdict
 from benchmarks.stamp import RESULTS
 from specialk_gpu import knn_graph
+from specialk_gpu._checks import checked_positive
 
-__all__ = ["CONTENDERS", "FILE", "OURS", "REAL", "SETS", "TOLD_K_AND_GRAPH"]
+__all__ = ["CONTENDERS", "FILE", "OURS", "REAL", "TOLD_K_AND_GRAPH"]
 
 ROOT = Path(__file__).parents[1]
 FILE = RESULTS / "compare.jsonl"
@@ -60,9 +61,7 @@ THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 LONG = 300.0  # seconds of a first call that is not repeated
 WARM = {False: (3, 10.0), True: (9, 60.0)}  # calls and seconds; with one seed, with several
 OF_REAL_SET = 120  # seconds, compilation of functions included
-APART = 6.0  # deviations between the nearest two centres
 REAL = "real sets"
-Rows = tuple[np.ndarray, np.ndarray]  # X, and its classes, -1 unknown
 
 
 class Contender(NamedTuple):
@@ -127,52 +126,6 @@ CONTENDERS = {
     "ISO-SPLIT, on PCA": Contender(methods.iso_split, ("isosplit6",), seeded=False),
     "ClustPy's SpecialK": Contender(methods.clustpys_specialk, ("clustpy.spectral",)),
     "STSC": Contender(methods.self_tuning),
-}
-
-
-# -- sets -----------------------------------------------------------------------------------------
-
-
-def gaussians(m: int, d: int, k: int) -> Rows:
-    """Draw round Gaussians, the nearest two 6 deviations apart."""
-    rng = np.random.default_rng(0)
-    centers = rng.standard_normal((k, d))
-    return blobs(rng, centers * APART / pdist(centers).min(), k * [m // k])
-
-
-def images(name: str, m: int) -> Rows:
-    """Load images, in float32."""
-    X, y = load(name)
-    return X[:m].astype(np.float32), y[:m]
-
-
-def cells() -> Rows:
-    """Load 700 cells with 50 principal components and their types, which scanpy has."""
-    import scanpy
-
-    data = scanpy.datasets.pbmc68k_reduced()
-    return np.asarray(data.obsm["X_pca"]), data.obs["bulk_labels"].cat.codes.to_numpy()
-
-
-class Set(NamedTuple):
-    """Rows and columns of a set, what draws or loads it, and where its images come from."""
-
-    m: int
-    d: int
-    rows: Callable[[], Rows]
-    source: str = ""
-
-
-SETS = {
-    "pbmc68k_reduced": Set(700, 50, cells),
-    "Gaussians, 1,500 x 2": Set(1500, 2, partial(gaussians, 1500, 2, 3)),
-    "Gaussians, 20,000 x 10": Set(20_000, 10, partial(gaussians, 20_000, 10, 10)),
-    "MNIST, 10,000": Set(10_000, 784, partial(images, "MNIST", 10_000), "MNIST"),
-    "Fashion-MNIST, 60,000": Set(
-        60_000, 784, partial(images, "Fashion-MNIST", 60_000), "Fashion-MNIST"
-    ),
-    "MNIST, 60,000": Set(60_000, 784, partial(images, "MNIST", 60_000), "MNIST"),
-    "Gaussians, 300,000 x 10": Set(300_000, 10, partial(gaussians, 300_000, 10, 20)),
 }
 
 
@@ -387,10 +340,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--gigabytes", type=float, default=16.0, help="of memory at most (16)")
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args(arguments)
-    for name in ("time_limit", "threads", "gigabytes"):
-        if not getattr(given, name) > 0:
-            option = name.replace("_", "-")
-            parser.error(f"--{option} must be positive, got {getattr(given, name)}.")
+    try:
+        for name in ("time_limit", "threads", "gigabytes"):
+            checked_positive(f"--{name.replace('_', '-')}", getattr(given, name))
+    except ValueError as error:
+        parser.error(str(error))
     path, chosen = given.results / FILE.name, tasks(given)
     if not chosen:
         got = f"{given.only!r} and {given.contender!r}"

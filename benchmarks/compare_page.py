@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.compare import CONTENDERS, OURS, REAL, SETS, TOLD_K_AND_GRAPH
+from benchmarks.compare import CONTENDERS, OURS, REAL, TOLD_K_AND_GRAPH
+from benchmarks.compare_sets import SETS
 from benchmarks.markdown import NOT_YET, machine, megabytes, seconds, table, with_figures
 from benchmarks.paper.runner import read, stamps
 from benchmarks.stamp import RESULTS

@@ -36,7 +36,8 @@ PRODUCT_SIDE, PASS_BYTES, REPEATS = 512, 2**25, 3  # of the calibration: under 0
 LONG = 60  # seconds of a fit that says so at its beginning
 LITTLE = 2**24  # bytes of a fit of few rows
 WIDE = 30  # neighbours of a row that are kept
-ENTRIES, COPIES = 60, 2  # of a row in both graphs, about; of these, while they are made
+ENTRIES = 60  # of a row in both graphs, about
+COPIES = 2  # of both graphs that are in memory while they are made
 STAGES = {
     "cut": ("graph", "eigenpairs", "fragments", "merging", "polishing"),
     "zz_top": ("graph", "eigenpairs", "embedding", "kmeans", "bounds"),
