@@ -120,8 +120,8 @@ def beside_others() -> str:
     if real:
         parts += [
             "Real sets, whose acceptable k were written down before any method ran. Means are over "
-            "the sets with known classes that a contender did, the last ARI over those of them whose "
-            "classes do not overlap:",
+            "the sets with known classes that a contender did, the last ARI over those of them "
+            "whose classes do not overlap:",
             on_real_sets(real),
         ]
     parts += [verification(found)] if verification(found) else []
