@@ -453,7 +453,7 @@ def test_levels_below_are_unions_and_levels_above_divisions(bk, X, settings):
 def test_where_labels_at_has_no_level_its_message_is_a_call_that_works(bk, settings, k):
     X = bk.asarray(
         make_blobs(
-            600, centers=[(i, j) for i in range(0, 40, 10) for j in (0, 10, 20)], random_state=0
+            144, centers=[(i, j) for i in range(0, 40, 10) for j in (0, 10, 20)], random_state=0
         )[0]
     )
     with warnings.catch_warnings():
@@ -464,8 +464,8 @@ def test_where_labels_at_has_no_level_its_message_is_a_call_that_works(bk, setti
         call = str(refused.value).rpartition(": ")[2]
         labels = eval(call, {"sklearn": sklearn, "model": model, "X": X})
     assert np.unique(bk.to_numpy(labels)).tolist() == list(range(k))
-    with pytest.raises(ValueError, match="got 601: there are only 600 different rows"):
-        model.labels_at(601)
+    with pytest.raises(ValueError, match="got 145: there are only 144 different rows"):
+        model.labels_at(145)
     if not settings:
         assert (
             "The tree of clusters ends there; for 13, fit with n_clusters=13." in verdict(model)[1]
@@ -895,12 +895,16 @@ def trees_searched(monkeypatch, m, rounds, n_clusters=None, least=1, most=None):
     """Search trees of which each round's are known; return the result and what was cut."""
     wish = search_module._SearchRequest(-5.0, n_clusters, least, most or n_clusters or m)
     graphs = SimpleNamespace(
-        n_distinct=m, one_part=lambda: np.zeros(m, dtype=np.int32), forget=lambda: None
+        n_distinct=m,
+        n_rows=m,
+        one_part=lambda: np.zeros(m, dtype=np.int32),
+        forget=lambda: None,
     )
     cut, told, rounds = [], [], iter(rounds)
 
-    def grow(_, __, wanted, seed, ___, pairs, trees):
+    def grow(_, __, wanted, n_vectors, seed, ___, pairs, trees):
         assert seed == 7
+        assert n_vectors >= n_fragment_eigenvectors(wanted, m)
         cut.append(wanted)
         found, ends = next(rounds)
         pairs[:] = [f"pairs {len(cut)}"]
@@ -925,6 +929,71 @@ def test_the_graph_is_cut_more_finely_while_many_clusters_pass(monkeypatch):
     for settings in ({"most": 30}, {"least": 2, "most": 15}):
         *_, cut, _ = trees_searched(monkeypatch, 10_000, [({0: many}, False)], **settings)
         assert cut == [fragment_resolutions(10_000, settings.get("least", 1))]
+
+
+CLEAR = [-9.0, -8.0, *[-0.1] * 17]  # three of twenty clusters pass, and the others look like one
+
+
+def split_off(order, log_p=CLEAR):
+    """Make a tree of twenty leaves of ten rows; leaf order[i] is split off as cluster i + 1."""
+    leaf = np.repeat(np.arange(20, dtype=np.int32), [10, 11, 12, *[10] * 17])
+    n, node, children = 20, order[0], []
+    for other in order[:0:-1]:
+        children.append((node, other))
+        node = n + len(children) - 1
+    return Tree.of(leaf, children, np.array([-math.inf, *log_p]), np.zeros(n))
+
+
+PLAIN = [0, *range(1, 20)]
+
+
+@pytest.mark.parametrize(
+    ("second", "settings", "enough"),
+    [
+        (PLAIN, {}, True),
+        ([0, 1, 2, *range(19, 2, -1)], {}, True),  # which differs in finer levels only
+        ([0, 2, 1, *range(3, 20)], {}, True),  # and here in the coarser one
+        ([0, 1, 3, 2, *range(4, 20)], {}, False),
+        (PLAIN, {"least": 3}, True),
+        (PLAIN, {"least": 4}, False),
+        (PLAIN, {"most": 2}, True),
+    ],
+)
+@pytest.mark.parametrize("m", [1000, 10_000])
+def test_other_resolutions_are_left_out_if_the_first_two_end_in_the_same_clusters(
+    monkeypatch, m, second, settings, enough
+):
+    two, rest = [split_off(PLAIN), split_off(second)], levels(-9, -9, -9, -9)
+    wanted = fragment_resolutions(m, settings.get("least", 1))
+    if m < 2048:  # one after the other
+        expected = [wanted[:2]] if enough else [wanted[:2], wanted[2:]]
+        rounds = [({0: two[0], 1: two[1]}, False), ({0: rest}, False)]
+    else:
+        expected, rounds = [wanted], [({0: two[0], 1: two[1], 2: rest}, False)]
+    trees, *_, cut, _ = trees_searched(monkeypatch, m, rounds, **settings)
+    assert trees == (two if enough else [*two, rest])
+    assert cut == expected
+
+
+@pytest.mark.parametrize(
+    "log_p",
+    [
+        [-9.0, *[-0.1] * 18],  # two clusters
+        [-9.0, -8.0, -0.7, *[-0.1] * 16],  # p is less than one half with four
+        [-9.0, -8.0, *[-0.1] * 16, -0.7],  # or with more
+        [-0.1] * 19,
+    ],
+)
+def test_resolutions_agree_if_neither_has_signs_of_more_clusters(monkeypatch, log_p):
+    rest = levels(-9, -9, -9, -9)
+    for first in ([CLEAR, log_p], [log_p, CLEAR], [log_p, log_p]):
+        two = [split_off(PLAIN, own) for own in first]
+        if log_p[0] == -9 and log_p[1] == -0.1 and first[0] is first[1]:
+            continue  # these agree
+        rounds = [({0: two[0], 1: two[1]}, False), ({0: rest}, False)]
+        trees, *_, cut, _ = trees_searched(monkeypatch, 1000, rounds)
+        assert trees == [*two, rest]
+        assert cut == [list(RESOLUTIONS[:2]), list(RESOLUTIONS[2:])]
 
 
 @pytest.mark.parametrize("n_leaves", [3, 30])
@@ -974,7 +1043,7 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
         assert least <= one.n_fragments <= min(m, max(2, m // 12, least))
     if m >= 10_000:
         assert max(one.n_fragments for one in found) >= 2 * least
-        assert set(found) <= {*RESOLUTIONS, *found[-3:]}
+        assert set(found) <= {*RESOLUTIONS, *found[:3]}
     if m >= least:
         assert found or least == 1
 
@@ -982,17 +1051,17 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
 @pytest.mark.parametrize(
     ("m", "least", "exactly", "signed", "unsigned"),
     [
-        (720, 1, None, [8, 15, 20, 60, 5], [30]),
-        (719, 1, None, [8, 15, 20, 59, 5], [30]),
-        (359, 1, None, [8, 15, 20, 29, 5], [29]),
+        (720, 1, None, [60, 20, 15, 8, 5], [30]),
+        (719, 1, None, [59, 20, 15, 8, 5], [30]),
+        (359, 1, None, [29, 20, 15, 8, 5], [29]),
         (36, 1, None, [3], [3]),
         (35, 1, None, [2], [2]),
         (2, 1, None, [2], [2]),
         (1, 1, None, [], []),
-        (720, 9, None, [15, 20, 60], [30]),
-        (720, 8, None, [8, 15, 20, 60], [30]),
+        (720, 9, None, [60, 20, 15], [30]),
+        (720, 8, None, [60, 20, 15, 8], [30]),
         (2000, 30, None, [60], [30]),
-        (2000, 31, None, [60, 120], []),
+        (2000, 31, None, [120, 60], []),
         (720, 31, None, [60], []),
         (720, 61, None, [61], []),
         (61, 61, None, [61], []),

@@ -50,12 +50,12 @@ class FragmentResolution(NamedTuple):
         return f"{'signed' if self.signed else 'absolute'}-{self.n_fragments}"
 
 
-RESOLUTIONS = (
-    FragmentResolution(signed=True, n_fragments=8),
-    FragmentResolution(signed=True, n_fragments=15),
-    FragmentResolution(signed=True, n_fragments=20),
+RESOLUTIONS = (  # the finest two first: if these agree, the others are not made
     FragmentResolution(signed=True, n_fragments=60),
+    FragmentResolution(signed=True, n_fragments=20),
     FragmentResolution(signed=False, n_fragments=30),
+    FragmentResolution(signed=True, n_fragments=15),
+    FragmentResolution(signed=True, n_fragments=8),
     FragmentResolution(signed=True, n_fragments=5),  # few: noise stays with its cluster
 )
 
@@ -78,7 +78,7 @@ def fragment_resolutions(
         finest = max(one.n_fragments for one in wanted)
         while finest < SPARE * least:
             finest *= 2
-            wanted.append(FragmentResolution(signed=True, n_fragments=finest))
+            wanted.insert(0, FragmentResolution(signed=True, n_fragments=finest))
     most = max(2, m // ROWS_EACH, least)
     wanted = [one._replace(n_fragments=min(one.n_fragments, most, m)) for one in wanted]
     return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]

@@ -15,7 +15,7 @@ from specialk_gpu.selection.measured_parts import LonePart, MeasuredParts
 from specialk_gpu.selection.null_distribution import decisive_log_p_under_null
 from specialk_gpu.selection.parts import Parts, lone_part, touching_parts
 
-__all__ = ["Tree", "merge"]
+__all__ = ["ONE_CLUSTER", "Tree", "merge"]
 
 LOOKED = 8  # neighbours of a node that are tested first; the others only if they can matter
 ONE_CLUSTER = math.log(0.5)  # a pair looks like one cluster from this log p on, without factor

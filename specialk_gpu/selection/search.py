@@ -21,11 +21,13 @@ from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
+    FragmentResolution,
     finer_fragment_resolutions,
     fragment_resolutions,
+    n_fragment_eigenvectors,
 )
 from specialk_gpu.selection.jumps import log_p_without_jumps
-from specialk_gpu.selection.merging import Tree
+from specialk_gpu.selection.merging import ONE_CLUSTER, Tree
 from specialk_gpu.selection.polishing import polished_tree
 from specialk_gpu.selection.reasons_and_warnings import (
     reason_by_cut,
@@ -34,11 +36,12 @@ from specialk_gpu.selection.reasons_and_warnings import (
     warn_of_the_test,
     warn_of_the_time,
 )
-from specialk_gpu.selection.trees import grow_trees
+from specialk_gpu.selection.trees import grow_together, grow_trees
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
 __all__ = ["SearchResult", "search", "searched_trees"]
 
+AGREEING = 2  # resolutions that are enough if they end in the same clusters
 LEVELS_SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
@@ -97,7 +100,8 @@ def search(
     merged until one is left. If k′ clusters pass the cut test, there are at least k clusters for
     every k up to k′. So the p of k is the least p of all clusterings into k or more clusters, and
     the answer is the largest k whose p is at most `alpha`. Among clusterings into that many
-    clusters, the one with the least p is taken. Then each row moves to the cluster where most
+    clusters, the one with the least p is taken. If the two finest resolutions end in the same
+    clusters, none of which looks like more than one, the others are left out. Then each row moves to the cluster where most
     walks from it end, and the clusters are tested again.
 
     A time limit ends the search with the resolutions that are merged completely; the clusters are
@@ -232,38 +236,69 @@ def _search_trees(
     Returns the trees and the eigenpairs; and, if a time limit ended the search after the first
     tree, this exception and what is known then.
     """
-    m = graphs.n_distinct
-    exactly = None if wish.n_clusters is None else min(wish.n_clusters, m)
+    m, exactly, log_alpha = graphs.n_distinct, None, wish.log_alpha
+    if wish.n_clusters is not None:
+        exactly = min(wish.n_clusters, m)
     wanted = fragment_resolutions(m, exactly or min(wish.min_clusters, m), exactly)
     if wish.most == 1 or not wanted:
         return [Tree.of_one(graphs.one_part())], eigenpairs(1), None, ""
     trees: list[Tree] = []
     pairs: list[Eigenpairs] = []
-    n_done, n_first = 0, len(wanted) if exactly is None else 1
-    wanted, later = wanted[:n_first], wanted[n_first:]  # a given k may need the first alone
+    done: list[FragmentResolution] = []
+    n_enough = AGREEING if exactly is None else 1
+    all_at_once = exactly is None and grow_together(backend_of(graphs.one_part()), m)
+    n_first = len(wanted) if all_at_once else n_enough
+    wanted, later = wanted[:n_first], wanted[n_first:]
     while wanted:
         new: dict[int, Tree] = {}
+        n_vectors = n_fragment_eigenvectors(
+            done + wanted + (later if exactly is None else []), graphs.n_rows
+        )
         try:
-            grow_trees(graphs, eigenpairs, wanted, seed, clock, pairs, new)
+            grow_trees(graphs, eigenpairs, wanted, n_vectors, seed, clock, pairs, new)
         except OutOfTime as end:
             trees += [new[place] for place in sorted(new)]
             if not trees:
                 raise
             known = (
-                f"{len(trees)} of {n_done + len(wanted)} divisions into fragments were merged and "
-                "tested: there may be more clusters."
+                f"{len(trees)} of {len(done + wanted + later)} divisions into fragments were "
+                "merged and tested: there may be more clusters."
             )
             return trees, pairs[-1], end, known
-        n_done += len(wanted)
+        done += wanted
         trees += [new[place] for place in sorted(new)]
-        passed = [int(np.flatnonzero(tree.log_p <= wish.log_alpha).max()) + 1 for tree in trees]
-        clock.stop("merging", f"{', '.join(map(str, passed[-len(new) :]))} clusters pass")
-        found = int(np.flatnonzero(_searched_log_p(trees) <= wish.log_alpha).max()) + 1
-        if exactly is None:
-            wanted = finer_fragment_resolutions(wanted, m, min(found, wish.most))
-        else:
-            wanted, later = [] if _has_clear_gaps(trees[0], exactly, wish.log_alpha) else later, []
+        passed = [str(_n_that_pass(tree.log_p, log_alpha)) for tree in trees[-len(new) :]]
+        clock.stop("merging", f"{', '.join(passed)} clusters pass")
+        if len(done) == n_first and _are_enough(trees[:n_enough], exactly, wish):
+            trees, later = trees[:n_enough], []
+        wanted, later = later, []
+        if exactly is None and not wanted:
+            found = _n_that_pass(_searched_log_p(trees), log_alpha)
+            wanted = finer_fragment_resolutions(done, m, min(found, wish.most))
     return trees, pairs[-1], None, ""
+
+
+def _n_that_pass(log_p: np.ndarray, log_alpha: float) -> int:
+    """Return the largest number of clusters whose log p is small enough."""
+    return int(np.flatnonzero(log_p <= log_alpha).max()) + 1
+
+
+def _are_enough(trees: list[Tree], exactly: int | None, wish: _SearchRequest) -> bool:
+    """Return whether no other trees are needed.
+
+    For a given k, one tree with clear gaps is enough. Else, trees are enough that end in the same
+    clusters, at least two of them, none of which looks like more than one.
+    """
+    if exactly is not None:
+        return _has_clear_gaps(trees[0], exactly, wish.log_alpha)
+    k = _n_that_pass(trees[0].log_p, wish.log_alpha)
+    if len(trees) < AGREEING or k < max(2, wish.min_clusters):
+        return False
+    for tree in trees:
+        if _n_that_pass(tree.log_p, wish.log_alpha) != k or (tree.log_p[k:] < ONE_CLUSTER).any():
+            return False
+    labels, *others = (tree.labels(k) for tree in trees)
+    return all(bool((labels == other).all()) for other in others)
 
 
 def _searched_log_p(trees: list[Tree]) -> np.ndarray:
@@ -284,7 +319,7 @@ def _searched_tree_of_most_clusters(
     """
     while True:
         log_p = _searched_log_p(trees)
-        k = min(max(int(np.flatnonzero(log_p <= log_alpha).max()) + 1, least), len(log_p))
+        k = min(max(_n_that_pass(log_p, log_alpha), least), len(log_p))
         tree = _searched_tree_of_least_p(trees, k)
         if k <= least or k == 1:
             return tree, k

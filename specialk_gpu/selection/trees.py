@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,16 +15,12 @@ from specialk_gpu._workers import Loop, workers
 from specialk_gpu.backend import backend_of
 from specialk_gpu.backend.typing import Array, Backend
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.fragments import (
-    FragmentResolution,
-    fragments,
-    n_fragment_eigenvectors,
-)
+from specialk_gpu.selection.fragments import FragmentResolution, fragments
 from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
-__all__ = ["grow_trees"]
+__all__ = ["grow_trees", "grow_together"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,20 +32,22 @@ def grow_trees(
     graphs: CutGraphs,
     eigenpairs: Callable[[int], Eigenpairs],
     wanted: list[FragmentResolution],
+    n_vectors: int,
     seed: int,
     clock: ProgressClock,
     pairs: list[Eigenpairs],
     trees: dict[int, Tree],
 ) -> None:
-    """Add the eigenpairs for some resolutions, and, by its place, the tree of each resolution.
+    """Add `n_vectors` eigenpairs, and, by its place, the tree of each wanted resolution.
 
     If the time limit ends this, `trees` holds those that are complete. If there are workers of a
     cluster, they merge the fragments.
     """
     m, kept = graphs.n_distinct, checkpoint.get()
-    found = eigenpairs(n_fragment_eigenvectors(wanted, graphs.n_rows))
+    found = eigenpairs(n_vectors)
     vectors = graphs.distinct(found.vectors)
     bk = backend_of(vectors)
+    many = grow_together(bk, m)
 
     def cut(one: FragmentResolution) -> tuple[Array, int]:
         def make() -> list[Array]:
@@ -60,7 +58,7 @@ def grow_trees(
         return fragment, int(k)
 
     with during("fragments"):
-        parts = _side_by_side(bk, cut, wanted, m)
+        parts = _side_by_side(bk, cut, wanted, many=many)
     clock.stop("fragments", ", ".join(str(k) for _, k in parts))
     pairs[:] = [found]
 
@@ -71,9 +69,9 @@ def grow_trees(
         keep(place, partial(tree_of_fragments, graphs, *parts[place]))
 
     with during("merging"):
-        cluster, places = workers.get(), list(range(len(parts)))[::-1]  # the last take longest
+        cluster, places = workers.get(), range(len(parts))
         if cluster is None or m < SENT_ROWS or bk.name != "numpy":
-            _side_by_side(bk, grow, places[::-1], m)
+            _side_by_side(bk, grow, places, many=many)
             return
         new = [x for x in places if kept is None or not kept.has(f"tree-{wanted[x].name}")]
         given = [partial(tuple, parts[place]) for place in new]
@@ -86,10 +84,17 @@ def grow_trees(
             grow(place)  # reads it
 
 
-def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: list[T], m: int) -> list[R]:
-    """Return the results of a function for each argument; many rows use all cores."""
-    if m >= SHARED_ROWS:
-        return bk.map_chunks(function, all_of[::-1])[::-1]  # the last ones take longest
+def grow_together(bk: Backend, m: int) -> bool:
+    """Return whether the resolutions of m rows share the cores: then more cost hardly any time."""
+    return bk.name == "numpy" and m >= SHARED_ROWS
+
+
+def _side_by_side(
+    bk: Backend, function: Callable[[T], R], all_of: Sequence[T], *, many: bool
+) -> list[R]:
+    """Return the results of a function for each argument; for many rows, on all cores."""
+    if many:
+        return bk.map_chunks(function, all_of)
     with bk.narrow_block():
         return [function(one) for one in all_of]
 
