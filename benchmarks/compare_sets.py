@@ -50,6 +50,8 @@ class Set(NamedTuple):
 
 SETS = {
     "pbmc68k_reduced": Set(700, 50, cells),
+    "Gaussians, 150 x 2": Set(150, 2, partial(gaussians, 150, 2, 3)),
+    "Gaussians, 500 x 2": Set(500, 2, partial(gaussians, 500, 2, 5)),
     "Gaussians, 1,500 x 2": Set(1500, 2, partial(gaussians, 1500, 2, 3)),
     "Gaussians, 20,000 x 10": Set(20_000, 10, partial(gaussians, 20_000, 10, 10)),
     "MNIST, 10,000": Set(10_000, 784, partial(images, "MNIST", 10_000), "MNIST"),

@@ -200,7 +200,7 @@ $ python -m benchmarks.tables
 `python -m benchmarks.compare`: the same rows for all, two threads each. Where there is a star, k
 was given. HDBSCAN's clusters have one row in a hundred at least, with `min_samples=10`; graphs have
 10 neighbours; *on PCA* is on ten principal components. Rows in no cluster count as one more
-cluster. "Gaussians" are 3, 10 and 20 round clusters, the nearest two 6 deviations apart. Methods
+cluster. "Gaussians" are 3 to 20 round clusters, the nearest two 6 deviations apart. Methods
 that take a seed ran with seeds 0, 1, 2, ...: ten, or as many as took about a minute. A contender
 that had no answer within `--time-limit`{waited()} was stopped. STSC tries at most 20 clusters.
 

@@ -332,6 +332,21 @@ def test_squared_distances_are_nearly_exact(bk):
         assert abs(Fraction(float(sq)) - exact) <= exact * Fraction(1, 2**50)
 
 
+@pytest.mark.parametrize("sizes", [[7], [8], [8, 8], [12, 12, 12], [3, 9], [60]])
+@pytest.mark.parametrize("m", [1, 150, 751, 1600])
+def test_nearest_centers_are_those_of_the_definition_and_the_first_of_equal_ones(bk, sizes, m):
+    rng, sizes = np.random.default_rng(m), np.array(sizes)
+    X = rng.integers(5, size=(m, 2)).astype(float)  # products of integers are exact
+    centers = rng.integers(5, size=(sizes.size, sizes.max(), 2)).astype(float)
+    given = bk.xp.asarray(X, order=bk.center_order), (X * X).sum(axis=1), centers
+    labels, sq = bk.nearest_center(*map(bk.asarray, given), sizes)
+    assert labels.dtype == np.int32
+    for r, size in enumerate(sizes):
+        expected = ((X[:, None] - centers[r, :size]) ** 2).sum(axis=2)
+        np.testing.assert_array_equal(bk.to_numpy(labels[r]), expected.argmin(axis=1))
+        np.testing.assert_array_equal(bk.to_numpy(sq[r]), expected.min(axis=1))
+
+
 def test_no_pairs_have_no_distances(bk):
     none = bk.xp.empty(0, dtype=np.int64)
     assert bk.pair_sq_distances(bk.xp.ones((2, 3)), none, none).shape == (0,)

@@ -223,9 +223,11 @@ class _MergingGaps:
 
         If a pair that was tested already has p = 1, the others do not matter.
         """
-        if self._largest(nodes) < 0:
+        largest = self._largest(nodes)
+        if largest < 0:
             self.complete(nodes)
-        return self._largest(nodes), max(0.0, self.ratio[np.ix_(nodes, nodes)].max())
+            largest = self._largest(nodes)
+        return largest, max(0.0, self.ratio[np.ix_(nodes, nodes)].max())
 
     def complete(self, nodes: np.ndarray) -> None:
         """Test all pairs of nodes, and test doubtful pairs a second time.
@@ -260,6 +262,8 @@ class _MergingGaps:
 
     def decisive_alone(self, nodes: np.ndarray) -> dict[int, float]:
         """Return the log p of isolated nodes, each paired with the largest other node."""
+        if not self.alone:
+            return {}
         sizes, k = self.parts.cuts.sizes, len(nodes)
         own = [node for node in nodes.tolist() if node in self.alone]
         by_size = nodes[np.lexsort((self.parts.cuts.first[nodes], -sizes[nodes]))[:2]]

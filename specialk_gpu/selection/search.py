@@ -101,8 +101,8 @@ def search(
     every k up to k′. So the p of k is the least p of all clusterings into k or more clusters, and
     the answer is the largest k whose p is at most `alpha`. Among clusterings into that many
     clusters, the one with the least p is taken. If the two finest resolutions end in the same
-    clusters, none of which looks like more than one, the others are left out. Then each row moves to the cluster where most
-    walks from it end, and the clusters are tested again.
+    clusters, none of which looks like more than one, the others are left out. Then each row moves
+    to the cluster where most walks from it end, and the clusters are tested again.
 
     A time limit ends the search with the resolutions that are merged completely; the clusters are
     then not polished.

@@ -21,6 +21,8 @@ __all__ = [
 
 CHUNK_BYTES = 2**21  # of scores, or rows, that stay in cache
 THREAD_BYTES = 2**23  # of scores, from which on several threads pay
+MANY_SLOTS = 8  # for so many centres of a run, and
+FEW_SCORES = 1500  # at most so many scores of all runs, a loop over the centres takes longer
 
 
 def nearest_center(
@@ -159,6 +161,12 @@ def two_nearest_centers(
     """
     scores = stack.centers @ X.T
     scores += stack.sq_norms
+    n_slots, n_runs, m = len(stack.first), int(stack.ends[1]), X.shape[0]
+    same_sizes = n_slots * n_runs == len(scores)
+    if not both and same_sizes and n_slots >= MANY_SLOTS and n_runs * m <= FEW_SCORES:
+        scores = scores.reshape(n_slots, n_runs, m)
+        best = scores.min(axis=0)
+        return scores.argmin(axis=0), best, best
     ends, small = stack.ends.tolist(), np.min_scalar_type(len(stack.first))
     best = scores[: ends[1]]  # (R, m)
     second = np.full_like(best, np.inf) if both else best
