@@ -959,19 +959,23 @@ PLAIN = [0, *range(1, 20)]
         (PLAIN, {"most": 2}, True),
     ],
 )
-@pytest.mark.parametrize("m", [1000, 10_000])
+@pytest.mark.parametrize("m", [720, 2047, 2048])
 def test_other_resolutions_are_left_out_if_the_first_two_end_in_the_same_clusters(
     monkeypatch, m, second, settings, enough
 ):
     two, rest = [split_off(PLAIN), split_off(second)], levels(-9, -9, -9, -9)
     wanted = fragment_resolutions(m, settings.get("least", 1))
+    places = [wanted.index(FragmentResolution(signed=True, n_fragments=n)) for n in (60, 20)]
+    first, others = [wanted[p] for p in places], [rest] * (len(wanted) - 2)
     if m < 2048:  # one after the other
-        expected = [wanted[:2]] if enough else [wanted[:2], wanted[2:]]
-        rounds = [({0: two[0], 1: two[1]}, False), ({0: rest}, False)]
+        rounds = [(dict(enumerate(two)), False), (dict(enumerate(others)), False)]
+        left = [one for one in wanted if one not in first]
+        expected = [first] if enough else [first, left]
     else:
-        expected, rounds = [wanted], [({0: two[0], 1: two[1], 2: rest}, False)]
+        trees = dict.fromkeys(range(len(wanted)), rest) | dict(zip(places, two, strict=True))
+        expected, rounds = [wanted], [(trees, False)]
     trees, *_, cut, _ = trees_searched(monkeypatch, m, rounds, **settings)
-    assert trees == (two if enough else [*two, rest])
+    assert trees == two[::-1] if enough else sorted(trees, key=id) == sorted([*two, *others], key=id)
     assert cut == expected
 
 
@@ -990,10 +994,11 @@ def test_resolutions_agree_if_neither_has_signs_of_more_clusters(monkeypatch, lo
         two = [split_off(PLAIN, own) for own in first]
         if log_p[0] == -9 and log_p[1] == -0.1 and first[0] is first[1]:
             continue  # these agree
-        rounds = [({0: two[0], 1: two[1]}, False), ({0: rest}, False)]
+        rounds = [(dict(enumerate(two)), False), (dict.fromkeys(range(4), rest), False)]
         trees, *_, cut, _ = trees_searched(monkeypatch, 1000, rounds)
-        assert trees == [*two, rest]
-        assert cut == [list(RESOLUTIONS[:2]), list(RESOLUTIONS[2:])]
+        assert trees == [rest, rest, *two[::-1], rest, rest]
+        assert [len(wanted) for wanted in cut] == [2, 4]
+        assert {*cut[0], *cut[1]} == {*RESOLUTIONS}
 
 
 @pytest.mark.parametrize("n_leaves", [3, 30])
@@ -1043,7 +1048,7 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
         assert least <= one.n_fragments <= min(m, max(2, m // 12, least))
     if m >= 10_000:
         assert max(one.n_fragments for one in found) >= 2 * least
-        assert set(found) <= {*RESOLUTIONS, *found[:3]}
+        assert set(found) <= {*RESOLUTIONS, *found[-3:]}
     if m >= least:
         assert found or least == 1
 
@@ -1051,17 +1056,17 @@ def test_fragments_are_at_least_so_many_as_clusters_and_of_twelve_rows(m, least)
 @pytest.mark.parametrize(
     ("m", "least", "exactly", "signed", "unsigned"),
     [
-        (720, 1, None, [60, 20, 15, 8, 5], [30]),
-        (719, 1, None, [59, 20, 15, 8, 5], [30]),
-        (359, 1, None, [29, 20, 15, 8, 5], [29]),
+        (720, 1, None, [8, 15, 20, 60, 5], [30]),
+        (719, 1, None, [8, 15, 20, 59, 5], [30]),
+        (359, 1, None, [8, 15, 20, 29, 5], [29]),
         (36, 1, None, [3], [3]),
         (35, 1, None, [2], [2]),
         (2, 1, None, [2], [2]),
         (1, 1, None, [], []),
-        (720, 9, None, [60, 20, 15], [30]),
-        (720, 8, None, [60, 20, 15, 8], [30]),
+        (720, 9, None, [15, 20, 60], [30]),
+        (720, 8, None, [8, 15, 20, 60], [30]),
         (2000, 30, None, [60], [30]),
-        (2000, 31, None, [120, 60], []),
+        (2000, 31, None, [60, 120], []),
         (720, 31, None, [60], []),
         (720, 61, None, [61], []),
         (61, 61, None, [61], []),

@@ -19,7 +19,11 @@ from specialk_gpu.cli import main
 from specialk_gpu.inspection.verdict import doubts_about_verdict, verdict
 from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_graphs import CutGraphs
-from specialk_gpu.selection.fragments import fragment_resolutions
+from specialk_gpu.selection.fragments import (
+    FragmentResolution,
+    finest_first,
+    fragment_resolutions,
+)
 from specialk_gpu.selection.merging import merge
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.selection.walks import prepare_walks
@@ -134,9 +138,14 @@ def test_each_round_of_polishing_and_of_merging_asks_if_it_has_to_stop(bk):
 def test_merged_trees_are_known(bk, clock, monkeypatch, n_known):
     monkeypatch.setattr(search, "_are_enough", lambda *_: False)
     with monkeypatch.context() as patch:  # the answer of those resolutions alone
-        patch.setattr(
-            search, "fragment_resolutions", lambda *given: fragment_resolutions(*given)[:n_known]
-        )
+
+        def merged_first(*given):
+            wanted = fragment_resolutions(*given)
+            finest = finest_first(wanted)[:2]
+            merged = [*finest, *(one for one in wanted if one not in finest)][:n_known]
+            return [one for one in wanted if one in merged]
+
+        patch.setattr(search, "fragment_resolutions", merged_first)
         patch.setattr(search, "finer_fragment_resolutions", lambda *_: [])
         late = Clock(patch)
         late.move_on_at("selection.search", "polished_tree")
@@ -167,7 +176,9 @@ def test_an_answer_is_at_most_what_all_resolutions_support(bk, clock):
 
 
 def test_finer_fragments_may_be_given_up(bk, clock, monkeypatch):
-    monkeypatch.setattr(search, "finer_fragment_resolutions", lambda done, *_: done[:1])
+    finer = [FragmentResolution(signed=True, n_fragments=24)]
+    monkeypatch.setattr(search, "finer_fragment_resolutions", lambda *_: finer)
+    monkeypatch.setattr(search, "_are_enough", lambda *_: False)
     clock.move_on_at("selection.trees", "fragments", 7)
     found = fit_warned(bk, "in the stage 'fragments', after 12.5 s. 6 of 7 divisions")
     assert found.n_clusters_ == 5

@@ -14,6 +14,7 @@ __all__ = [
     "RESOLUTIONS",
     "FragmentResolution",
     "finer_fragment_resolutions",
+    "finest_first",
     "fragment_resolutions",
     "fragments",
     "n_fragment_eigenvectors",
@@ -50,12 +51,12 @@ class FragmentResolution(NamedTuple):
         return f"{'signed' if self.signed else 'absolute'}-{self.n_fragments}"
 
 
-RESOLUTIONS = (  # the finest two first: if these agree, the others are not made
-    FragmentResolution(signed=True, n_fragments=60),
-    FragmentResolution(signed=True, n_fragments=20),
-    FragmentResolution(signed=False, n_fragments=30),
-    FragmentResolution(signed=True, n_fragments=15),
+RESOLUTIONS = (
     FragmentResolution(signed=True, n_fragments=8),
+    FragmentResolution(signed=True, n_fragments=15),
+    FragmentResolution(signed=True, n_fragments=20),
+    FragmentResolution(signed=True, n_fragments=60),
+    FragmentResolution(signed=False, n_fragments=30),
     FragmentResolution(signed=True, n_fragments=5),  # few: noise stays with its cluster
 )
 
@@ -78,10 +79,15 @@ def fragment_resolutions(
         finest = max(one.n_fragments for one in wanted)
         while finest < SPARE * least:
             finest *= 2
-            wanted.insert(0, FragmentResolution(signed=True, n_fragments=finest))
+            wanted.append(FragmentResolution(signed=True, n_fragments=finest))
     most = max(2, m // ROWS_EACH, least)
     wanted = [one._replace(n_fragments=min(one.n_fragments, most, m)) for one in wanted]
     return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]
+
+
+def finest_first(wanted: list[FragmentResolution]) -> list[FragmentResolution]:
+    """Return the resolutions by decreasing number of fragments, the signed ones first."""
+    return sorted(wanted, key=lambda one: (not one.signed, -one.n_fragments))
 
 
 def finer_fragment_resolutions(

@@ -23,6 +23,7 @@ from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
     FragmentResolution,
     finer_fragment_resolutions,
+    finest_first,
     fragment_resolutions,
     n_fragment_eigenvectors,
 )
@@ -242,40 +243,48 @@ def _search_trees(
     wanted = fragment_resolutions(m, exactly or min(wish.min_clusters, m), exactly)
     if wish.most == 1 or not wanted:
         return [Tree.of_one(graphs.one_part())], eigenpairs(1), None, ""
-    trees: list[Tree] = []
+    order, later = wanted, []
+    trees: dict[FragmentResolution, Tree] = {}
     pairs: list[Eigenpairs] = []
-    done: list[FragmentResolution] = []
-    n_enough = AGREEING if exactly is None else 1
-    all_at_once = exactly is None and grow_together(backend_of(graphs.one_part()), m)
-    n_first = len(wanted) if all_at_once else n_enough
-    wanted, later = wanted[:n_first], wanted[n_first:]
+    enough = wanted[:1]  # for a given k
+    if exactly is None:
+        enough = finest_first(wanted)[:AGREEING]
+    if exactly is not None or not grow_together(backend_of(graphs.one_part()), m):
+        wanted, later = enough, [one for one in order if one not in enough]
     while wanted:
         new: dict[int, Tree] = {}
-        n_vectors = n_fragment_eigenvectors(
-            done + wanted + (later if exactly is None else []), graphs.n_rows
-        )
+        n_vectors = n_fragment_eigenvectors(wanted if exactly else order, graphs.n_rows)
         try:
             grow_trees(graphs, eigenpairs, wanted, n_vectors, seed, clock, pairs, new)
         except OutOfTime as end:
-            trees += [new[place] for place in sorted(new)]
+            trees |= {wanted[place]: tree for place, tree in new.items()}
             if not trees:
                 raise
             known = (
-                f"{len(trees)} of {len(done + wanted + later)} divisions into fragments were "
-                "merged and tested: there may be more clusters."
+                f"{len(trees)} of {len(order)} divisions into fragments were merged and tested: "
+                "there may be more clusters."
             )
-            return trees, pairs[-1], end, known
-        done += wanted
-        trees += [new[place] for place in sorted(new)]
-        passed = [str(_n_that_pass(tree.log_p, log_alpha)) for tree in trees[-len(new) :]]
+            return _in_order(trees, order), pairs[-1], end, known
+        passed = [str(_n_that_pass(new[place].log_p, log_alpha)) for place in sorted(new)]
         clock.stop("merging", f"{', '.join(passed)} clusters pass")
-        if len(done) == n_first and _are_enough(trees[:n_enough], exactly, wish):
-            trees, later = trees[:n_enough], []
+        first = not trees
+        trees |= {wanted[place]: tree for place, tree in new.items()}
+        if first and _are_enough(_in_order(trees, enough), exactly, wish):
+            order, later = [one for one in order if one in enough], []
+            trees = {one: trees[one] for one in order}
         wanted, later = later, []
         if exactly is None and not wanted:
-            found = _n_that_pass(_searched_log_p(trees), log_alpha)
-            wanted = finer_fragment_resolutions(done, m, min(found, wish.most))
-    return trees, pairs[-1], None, ""
+            found = _n_that_pass(_searched_log_p([*trees.values()]), log_alpha)
+            wanted = finer_fragment_resolutions(order, m, min(found, wish.most))
+            order = order + wanted
+    return _in_order(trees, order), pairs[-1], None, ""
+
+
+def _in_order(
+    trees: dict[FragmentResolution, Tree], order: list[FragmentResolution]
+) -> list[Tree]:
+    """Return the trees in this order of their resolutions."""
+    return [trees[one] for one in order if one in trees]
 
 
 def _n_that_pass(log_p: np.ndarray, log_alpha: float) -> int:
@@ -291,8 +300,10 @@ def _are_enough(trees: list[Tree], exactly: int | None, wish: _SearchRequest) ->
     """
     if exactly is not None:
         return _has_clear_gaps(trees[0], exactly, wish.log_alpha)
+    if len(trees) < AGREEING:
+        return False
     k = _n_that_pass(trees[0].log_p, wish.log_alpha)
-    if len(trees) < AGREEING or k < max(2, wish.min_clusters):
+    if k < max(2, wish.min_clusters):
         return False
     for tree in trees:
         if _n_that_pass(tree.log_p, wish.log_alpha) != k or (tree.log_p[k:] < ONE_CLUSTER).any():
