@@ -975,7 +975,9 @@ def test_other_resolutions_are_left_out_if_the_first_two_end_in_the_same_cluster
         trees = dict.fromkeys(range(len(wanted)), rest) | dict(zip(places, two, strict=True))
         expected, rounds = [wanted], [(trees, False)]
     trees, *_, cut, _ = trees_searched(monkeypatch, m, rounds, **settings)
-    assert trees == two[::-1] if enough else sorted(trees, key=id) == sorted([*two, *others], key=id)
+    assert (
+        trees == two[::-1] if enough else sorted(trees, key=id) == sorted([*two, *others], key=id)
+    )
     assert cut == expected
 
 

@@ -280,9 +280,7 @@ def _search_trees(
     return _in_order(trees, order), pairs[-1], None, ""
 
 
-def _in_order(
-    trees: dict[FragmentResolution, Tree], order: list[FragmentResolution]
-) -> list[Tree]:
+def _in_order(trees: dict[FragmentResolution, Tree], order: list[FragmentResolution]) -> list[Tree]:
     """Return the trees in this order of their resolutions."""
     return [trees[one] for one in order if one in trees]
 
