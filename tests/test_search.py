@@ -965,20 +965,19 @@ def test_other_resolutions_are_left_out_if_the_first_two_end_in_the_same_cluster
 ):
     two, rest = [split_off(PLAIN), split_off(second)], levels(-9, -9, -9, -9)
     wanted = fragment_resolutions(m, settings.get("least", 1))
-    places = [wanted.index(FragmentResolution(signed=True, n_fragments=n)) for n in (60, 20)]
-    first, others = [wanted[p] for p in places], [rest] * (len(wanted) - 2)
-    if m < 2048:  # one after the other
-        rounds = [(dict(enumerate(two)), False), (dict(enumerate(others)), False)]
-        left = [one for one in wanted if one not in first]
-        expected = [first] if enough else [first, left]
-    else:
-        trees = dict.fromkeys(range(len(wanted)), rest) | dict(zip(places, two, strict=True))
-        expected, rounds = [wanted], [(trees, False)]
+    first = [FragmentResolution(signed=True, n_fragments=n) for n in (20, 60)]
+    left = [one for one in wanted if one not in first]
+    rounds = [(dict(enumerate(two)), False), (dict.fromkeys(range(len(left)), rest), False)]
+    expected = [first] if enough else [first, left]
+    if m >= 2048:  # all at once
+        enough, expected = False, [wanted]
+        grown = dict(zip(wanted, [rest] * len(wanted), strict=True))
+        grown |= dict(zip(first, two, strict=True))
+        rounds = [(dict(enumerate(grown.values())), False)]
     trees, *_, cut, _ = trees_searched(monkeypatch, m, rounds, **settings)
-    assert (
-        trees == two[::-1] if enough else sorted(trees, key=id) == sorted([*two, *others], key=id)
-    )
     assert cut == expected
+    for one, tree in zip(first if enough else wanted, trees, strict=True):
+        assert tree is (two[first.index(one)] if one in first else rest)
 
 
 @pytest.mark.parametrize(
@@ -998,7 +997,7 @@ def test_resolutions_agree_if_neither_has_signs_of_more_clusters(monkeypatch, lo
             continue  # these agree
         rounds = [(dict(enumerate(two)), False), (dict.fromkeys(range(4), rest), False)]
         trees, *_, cut, _ = trees_searched(monkeypatch, 1000, rounds)
-        assert trees == [rest, rest, *two[::-1], rest, rest]
+        assert trees == [rest, rest, *two, rest, rest]
         assert [len(wanted) for wanted in cut] == [2, 4]
         assert {*cut[0], *cut[1]} == {*RESOLUTIONS}
 

@@ -21,7 +21,7 @@ from specialk_gpu.selection import search
 from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
     FragmentResolution,
-    finest_first,
+    finest_resolutions,
     fragment_resolutions,
 )
 from specialk_gpu.selection.merging import merge
@@ -141,7 +141,7 @@ def test_merged_trees_are_known(bk, clock, monkeypatch, n_known):
 
         def merged_first(*given):
             wanted = fragment_resolutions(*given)
-            finest = finest_first(wanted)[:2]
+            finest = finest_resolutions(wanted, 2)
             merged = [*finest, *(one for one in wanted if one not in finest)][:n_known]
             return [one for one in wanted if one in merged]
 

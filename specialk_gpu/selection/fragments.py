@@ -14,7 +14,7 @@ __all__ = [
     "RESOLUTIONS",
     "FragmentResolution",
     "finer_fragment_resolutions",
-    "finest_first",
+    "finest_resolutions",
     "fragment_resolutions",
     "fragments",
     "n_fragment_eigenvectors",
@@ -85,9 +85,11 @@ def fragment_resolutions(
     return [one for one in dict.fromkeys(wanted) if max(2, least) <= one.n_fragments]
 
 
-def finest_first(wanted: list[FragmentResolution]) -> list[FragmentResolution]:
-    """Return the resolutions by decreasing number of fragments, the signed ones first."""
-    return sorted(wanted, key=lambda one: (not one.signed, -one.n_fragments))
+def finest_resolutions(wanted: list[FragmentResolution], n: int) -> list[FragmentResolution]:
+    """Return the n signed resolutions of the most fragments, in the given order."""
+    signed = [one for one in wanted if one.signed]
+    finest = sorted(signed, key=lambda one: -one.n_fragments)[:n]
+    return [one for one in wanted if one in finest]
 
 
 def finer_fragment_resolutions(

@@ -23,7 +23,7 @@ from specialk_gpu.selection.cut_graphs import CutGraphs
 from specialk_gpu.selection.fragments import (
     FragmentResolution,
     finer_fragment_resolutions,
-    finest_first,
+    finest_resolutions,
     fragment_resolutions,
     n_fragment_eigenvectors,
 )
@@ -37,12 +37,12 @@ from specialk_gpu.selection.reasons_and_warnings import (
     warn_of_the_test,
     warn_of_the_time,
 )
-from specialk_gpu.selection.trees import grow_together, grow_trees
+from specialk_gpu.selection.trees import grow_trees
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
 __all__ = ["SearchResult", "search", "searched_trees"]
 
-AGREEING = 2  # resolutions that are enough if they end in the same clusters
+AGREEING_ROWS = 2**11  # below so many rows, two resolutions are enough if their clusters are equal
 LEVELS_SHOWN = 10  # a path shows this many levels, or twice the answer if that is more
 
 
@@ -101,9 +101,11 @@ def search(
     merged until one is left. If k′ clusters pass the cut test, there are at least k clusters for
     every k up to k′. So the p of k is the least p of all clusterings into k or more clusters, and
     the answer is the largest k whose p is at most `alpha`. Among clusterings into that many
-    clusters, the one with the least p is taken. If the two finest resolutions end in the same
-    clusters, none of which looks like more than one, the others are left out. Then each row moves
-    to the cluster where most walks from it end, and the clusters are tested again.
+    clusters, the one with the least p is taken. Then each row moves to the cluster where most
+    walks from it end, and the clusters are tested again.
+
+    If the graph has few rows, and the two finest resolutions end in the same clusters, none of
+    which looks like more than one, then the other resolutions are left out.
 
     A time limit ends the search with the resolutions that are merged completely; the clusters are
     then not polished.
@@ -246,10 +248,12 @@ def _search_trees(
     order, later = wanted, []
     trees: dict[FragmentResolution, Tree] = {}
     pairs: list[Eigenpairs] = []
-    enough = wanted[:1]  # for a given k
-    if exactly is None:
-        enough = finest_first(wanted)[:AGREEING]
-    if exactly is not None or not grow_together(backend_of(graphs.one_part()), m):
+    enough: list[FragmentResolution] = []  # those that may make the others needless
+    if exactly is not None:
+        enough = order[:1]
+    elif m < AGREEING_ROWS:
+        enough = finest_resolutions(order, 2)
+    if enough:
         wanted, later = enough, [one for one in order if one not in enough]
     while wanted:
         new: dict[int, Tree] = {}
@@ -267,11 +271,9 @@ def _search_trees(
             return _in_order(trees, order), pairs[-1], end, known
         passed = [str(_n_that_pass(new[place].log_p, log_alpha)) for place in sorted(new)]
         clock.stop("merging", f"{', '.join(passed)} clusters pass")
-        first = not trees
         trees |= {wanted[place]: tree for place, tree in new.items()}
-        if first and _are_enough(_in_order(trees, enough), exactly, wish):
-            order, later = [one for one in order if one in enough], []
-            trees = {one: trees[one] for one in order}
+        if wanted is enough and _are_enough([*trees.values()], exactly, wish):
+            order, later = enough, []
         wanted, later = later, []
         if exactly is None and not wanted:
             found = _n_that_pass(_searched_log_p([*trees.values()]), log_alpha)
@@ -298,10 +300,8 @@ def _are_enough(trees: list[Tree], exactly: int | None, wish: _SearchRequest) ->
     """
     if exactly is not None:
         return _has_clear_gaps(trees[0], exactly, wish.log_alpha)
-    if len(trees) < AGREEING:
-        return False
     k = _n_that_pass(trees[0].log_p, wish.log_alpha)
-    if k < max(2, wish.min_clusters):
+    if len(trees) < 2 or k < max(2, wish.min_clusters):
         return False
     for tree in trees:
         if _n_that_pass(tree.log_p, wish.log_alpha) != k or (tree.log_p[k:] < ONE_CLUSTER).any():

@@ -20,7 +20,7 @@ from specialk_gpu.selection.merging import Tree, merge
 from specialk_gpu.selection.polishing import polished
 from specialk_gpu.spectrum.eigenpairs import Eigenpairs
 
-__all__ = ["grow_trees", "grow_together"]
+__all__ = ["grow_trees"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +47,6 @@ def grow_trees(
     found = eigenpairs(n_vectors)
     vectors = graphs.distinct(found.vectors)
     bk = backend_of(vectors)
-    many = grow_together(bk, m)
 
     def cut(one: FragmentResolution) -> tuple[Array, int]:
         def make() -> list[Array]:
@@ -58,7 +57,7 @@ def grow_trees(
         return fragment, int(k)
 
     with during("fragments"):
-        parts = _side_by_side(bk, cut, wanted, many=many)
+        parts = _side_by_side(bk, cut, wanted, m)
     clock.stop("fragments", ", ".join(str(k) for _, k in parts))
     pairs[:] = [found]
 
@@ -71,7 +70,7 @@ def grow_trees(
     with during("merging"):
         cluster, places = workers.get(), range(len(parts))
         if cluster is None or m < SENT_ROWS or bk.name != "numpy":
-            _side_by_side(bk, grow, places, many=many)
+            _side_by_side(bk, grow, places, m)
             return
         new = [x for x in places if kept is None or not kept.has(f"tree-{wanted[x].name}")]
         given = [partial(tuple, parts[place]) for place in new]
@@ -84,16 +83,9 @@ def grow_trees(
             grow(place)  # reads it
 
 
-def grow_together(bk: Backend, m: int) -> bool:
-    """Return whether the resolutions of m rows share the cores: then more cost hardly any time."""
-    return bk.name == "numpy" and m >= SHARED_ROWS
-
-
-def _side_by_side(
-    bk: Backend, function: Callable[[T], R], all_of: Sequence[T], *, many: bool
-) -> list[R]:
-    """Return the results of a function for each argument; for many rows, on all cores."""
-    if many:
+def _side_by_side(bk: Backend, function: Callable[[T], R], all_of: Sequence[T], m: int) -> list[R]:
+    """Return the results of a function for each argument; many rows use all cores."""
+    if m >= SHARED_ROWS:
         return bk.map_chunks(function, all_of[::-1])[::-1]  # the last ones take longest
     with bk.narrow_block():
         return [function(one) for one in all_of]
