@@ -73,6 +73,7 @@ def grow_trees(
             _side_by_side(bk, grow, places, m)
             return
         new = [x for x in places if kept is None or not kept.has(f"tree-{wanted[x].name}")]
+        new = new[::-1]  # the last ones take longest
         given = [partial(tuple, parts[place]) for place in new]
 
         def store(i: int, tree: list[Any]) -> None:
