@@ -908,7 +908,7 @@ def trees_searched(monkeypatch, m, rounds, n_clusters=None, least=1, most=None):
         cut.append(wanted)
         found, ends = next(rounds)
         pairs[:] = [f"pairs {len(cut)}"]
-        trees |= found
+        trees |= {wanted[place]: tree for place, tree in found.items()}
         if ends:
             raise OutOfTime(TimeLimit(1.0))
 
@@ -935,7 +935,7 @@ CLEAR = [-9.0, -8.0, *[-0.1] * 17]  # three of twenty clusters pass, and the oth
 
 
 def split_off(order, log_p=CLEAR):
-    """Make a tree of twenty leaves of ten to twelve rows; leaf order[i] is split off as cluster i + 1."""
+    """Make a tree of twenty leaves; leaf order[i] is split off as cluster i + 1."""
     leaf = np.repeat(np.arange(20, dtype=np.int32), [10, 11, 12, *[10] * 17])
     n, node, children = 20, order[0], []
     for other in order[:0:-1]:

@@ -256,12 +256,10 @@ def _search_trees(
     if enough:
         wanted, later = enough, [one for one in order if one not in enough]
     while wanted:
-        new: dict[int, Tree] = {}
         n_vectors = n_fragment_eigenvectors(wanted if exactly else order, graphs.n_rows)
         try:
-            grow_trees(graphs, eigenpairs, wanted, n_vectors, seed, clock, pairs, new)
+            grow_trees(graphs, eigenpairs, wanted, n_vectors, seed, clock, pairs, trees)
         except OutOfTime as end:
-            trees |= {wanted[place]: tree for place, tree in new.items()}
             if not trees:
                 raise
             known = (
@@ -269,9 +267,8 @@ def _search_trees(
                 "there may be more clusters."
             )
             return _in_order(trees, order), pairs[-1], end, known
-        passed = [str(_n_that_pass(new[place].log_p, log_alpha)) for place in sorted(new)]
+        passed = [str(_n_that_pass(tree.log_p, log_alpha)) for tree in _in_order(trees, wanted)]
         clock.stop("merging", f"{', '.join(passed)} clusters pass")
-        trees |= {wanted[place]: tree for place, tree in new.items()}
         if wanted is enough and _are_enough([*trees.values()], exactly, wish):
             order, later = enough, []
         wanted, later = later, []

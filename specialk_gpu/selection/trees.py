@@ -36,9 +36,9 @@ def grow_trees(
     seed: int,
     clock: ProgressClock,
     pairs: list[Eigenpairs],
-    trees: dict[int, Tree],
+    trees: dict[FragmentResolution, Tree],
 ) -> None:
-    """Add `n_vectors` eigenpairs, and, by its place, the tree of each wanted resolution.
+    """Add `n_vectors` eigenpairs, and the tree of each wanted resolution.
 
     If the time limit ends this, `trees` holds those that are complete. If there are workers of a
     cluster, they merge the fragments.
@@ -62,7 +62,8 @@ def grow_trees(
     pairs[:] = [found]
 
     def keep(place: int, make: Callable[[], list[Any]]) -> None:
-        trees[place] = Tree(*kept_step(f"tree-{wanted[place].name}", make, kept))
+        one = wanted[place]
+        trees[one] = Tree(*kept_step(f"tree-{one.name}", make, kept))
 
     def grow(place: int) -> None:
         keep(place, partial(tree_of_fragments, graphs, *parts[place]))
